@@ -72,7 +72,7 @@ def cola(root: Path) -> Parts:
 
 
 def stsb(root: Path) -> Parts:
-    columns = Columns(text=0, text_pair=1, label=2, two=True)
+    columns = Columns(text=0, text_pair=1, label=2, requires_pair=True)
     folder = root / "pairs/stsb"
     parts = ("train", "dev", "test")
     return {part: list(read(folder / f"stsb-en-{part}.csv", columns=columns)) for part in parts}

@@ -19,7 +19,7 @@ from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.predict.preprocess import preprocess
 from weft.text.annotation.trees import Tree, format, iter_nodes
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.read import read
 
 NAMES = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "upos": "UPOS", "xpos": "XPOS"}
@@ -99,7 +99,7 @@ def main() -> None:
     options.add_argument("--record", default="", help="keep the figures as results/NAME.jsonl")
     asked = options.parse_args()
     predictor = load(asked.model, device=asked.device)
-    examples = list(preprocess(read(asked.file), predictor.task, Tally()))
+    examples = list(preprocess(read(asked.file), predictor.task, SkipCounter()))
     ours = evaluate(predictor, examples).compute(resamples=0)
     kind = predictor.config["task"]["kind"]
     if kind == "parse":

@@ -40,7 +40,7 @@ _HOMES = {
     "Predictor": "weft.predict",
     "Settings": "weft.train.settings",
     "Splits": "weft.run",
-    "Tally": "weft.text.example",
+    "SkipCounter": "weft.text.example",
     "Tokenizer": "weft.tokens.tokenizer",
     "UserError": "weft.errors",
     "Vectors": "weft.vectors.store",

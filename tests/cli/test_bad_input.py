@@ -17,7 +17,7 @@ TABLE = "label,text\n" + "".join(f"{label},{text}\n" for label, text in ROWS)
 # Training files: (name, bytes, more arguments, what must be said).
 FILES = {
     "empty": ("a.tsv", b"", [], ["a.tsv: the file is empty"]),
-    "only a header": ("a.csv", b"text,label\n", [], ["a.csv: no row can be used"]),
+    "only a header": ("a.csv", b"text,label\n", [], ["a.csv: no usable row"]),
     "only blank lines": ("a.csv", b"\n\n\n", [], ["a.csv"]),
     "one class only": (
         "a.csv",
@@ -61,7 +61,7 @@ FILES = {
         "a.csv",
         TABLE.encode() + b"positive,a,b\n",
         [],
-        ["a.csv:32: 3 columns where the header has 2"],
+        ["a.csv:32: 3 columns, but the header has 2"],
     ),
     "empty text": ("a.csv", TABLE.encode() + b"positive,\n", [], ["a.csv:32: ", "empty"]),
     "no label in one row": (
@@ -346,7 +346,7 @@ def test_evaluating_what_has_no_labels(shared, tmp_path):
         (b"good\nb\xffd\n", ["standard input:2: byte 0xff at offset 1", "not UTF-8"]),
         (
             b'{"text": "good"}\n{"text": 3}\n',
-            ["standard input:2: 'text' should be a text, found 3"],
+            ["standard input:2: 'text' must be a text, found 3"],
         ),
         (b'{"text": "good"}\n{"text": "bad"\n', ["standard input:2: invalid JSON"]),
         (b'{"text": "good"}\n{"body": "bad"}\n', ["standard input:2: no 'text' field", "body"]),

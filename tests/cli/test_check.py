@@ -40,7 +40,7 @@ def test_errors_set_the_status(tmp_path):
     done = command("check", train, test)
     assert done.status == 1
     says(
-        done.out, "error", "1 text of test (2.1 %) is in train too.", "b.csv:5", "a.csv:7", "--fix"
+        done.out, "error", "1 text of test (2.1 %) is also in train.", "b.csv:5", "a.csv:7", "--fix"
     )
     noted = command("check", train, table(tmp_path / "c.csv", seed=1, row3=("bell\x07", "good")))
     assert noted.status == 0
@@ -100,7 +100,7 @@ def test_formats_and_columns(tmp_path):
     (tmp_path / "c.conll").write_text("Ada\tB-PER\nsaw\tO\nBob\tI-PER\n", "utf-8")
     done = command("check", tmp_path / "c.conll")
     assert done.status == 1
-    says(done.out, "1 tag of data does not follow from the tag before.", "c.conll:3", "sentence 1")
+    says(done.out, "1 tag of data does not fit the previous tag.", "c.conll:3", "sentence 1")
     says(done.out, "word 3 'Bob' has 'I-PER' after 'O': IOB2 writes 'B-PER'", "Begin every")
 
 
@@ -109,7 +109,7 @@ def test_formats_and_columns(tmp_path):
     [
         (["nothing.csv"], "nothing.csv: no such file"),
         (["-"], "Save standard input to a file first."),
-        (["a.csv", "--limit", "0"], "--limit should be 1 or more words, got 0."),
+        (["a.csv", "--limit", "0"], "--limit must be 1 or more words, got 0."),
         (["a.csv", "--format", "cvs"], "Did you mean 'csv'?"),
         (["a.csv", "--label", "lable"], "no 'lable' column"),
     ],
@@ -124,7 +124,7 @@ def test_the_page_holds_what_was_found_and_nothing_from_outside(tmp_path):
     path = table(tmp_path / "a.csv", row3=("<b>x</b> & <script>alert(1)</script>", "good"))
     ok("check", path, "--html", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
-    says(page, "Weft check: a.csv", "leftovers of HTML", "a.csv:5", "&lt;script&gt;", "<svg")
+    says(page, "Weft check: a.csv", "HTML remnants", "a.csv:5", "&lt;script&gt;", "<svg")
     assert "<script>alert" not in page
     assert "http" not in page.replace("http-equiv", "")
 
@@ -160,8 +160,8 @@ def test_fix_writes_clean_copies_and_says_what_it_did(tmp_path, faulty):
     assert told[3, "text cleaned"]["after"] == "spaced out text here"
     assert told[4, "text cleaned"]["after"] == "a café that was garbled"
     assert told[6, "dropped"]["what"] == "dropped: empty text"
-    assert told[10, "dropped"]["what"] == "dropped: the same text and label stand above"
-    assert told[20, "dropped"]["what"] == "dropped: the same text is in test"
+    assert told[10, "dropped"]["what"] == "dropped: same text and label as an earlier row"
+    assert told[20, "dropped"]["what"] == "dropped: same text is in test"
     assert told[22, "dropped"]["what"] == "dropped: nearly the same text is in test"
     assert told[16, "label corrected"]["before"] == "Good"
     assert told[18, "label corrected"]["after"] == "good"
@@ -191,11 +191,11 @@ def test_what_was_fixed_is_fixed(tmp_path, faulty):
 
 def test_fix_overwrites_nothing(tmp_path, faulty):
     train, test = faulty
-    assert "exists already" in fails("check", train, test, "--fix", tmp_path)
-    assert "exists already" in fails("check", train, "--fix", train)
+    assert "already exists" in fails("check", train, test, "--fix", tmp_path)
+    assert "already exists" in fails("check", train, "--fix", train)
     command("check", train, "--fix", tmp_path / "one" / "clean.csv")
     assert len(texts(tmp_path / "one" / "clean.csv")) == 47 - 2
-    assert "changes.jsonl exists already" in fails(
+    assert "changes.jsonl already exists" in fails(
         "check", train, "--fix", tmp_path / "one" / "other.csv"
     )
     assert "Pass a folder" in fails("check", train, test, "--fix", tmp_path / "one" / "clean.csv")
@@ -208,12 +208,12 @@ def test_fix_keeps_the_other_columns_or_names_them(tmp_path):
     done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "b.csv")
     with open(tmp_path / "b.csv", encoding="utf-8", newline="") as file:
         assert list(csv.reader(file)) == [rows[0], ["a", "one film", "x"], rows[2]]
-    assert "left out" not in done.out
+    assert "dropped" not in done.out
     done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "more" / "b.jsonl")
-    says(done.out, "b.jsonl holds texts and labels", "left out: note. Write csv to keep them.")
+    says(done.out, "b.jsonl holds only texts and labels", "dropped: note. Write csv to keep them.")
     done = command("check", tmp_path / "a.csv", "--fix", tmp_path / "x" / "b.tsv", "--json")
     json.loads(done.out)
-    says(done.err, "left out: note")
+    says(done.err, "dropped: note")
 
 
 def test_fix_keeps_the_format_or_says_why_not(tmp_path):
@@ -252,7 +252,7 @@ def test_the_page_draws_what_is_wrong_with_words(tmp_path):
     (tmp_path / "a.conllu").write_text("# sent_id = s<1>\n" + "\n".join(rows), "utf-8")
     command("check", tmp_path / "a.conllu", "--html", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
-    says(page, "go round in a circle", "s&lt;1&gt;", 'class="drawing"', "&lt;b&gt;")
+    says(page, "form a cycle", "s&lt;1&gt;", 'class="drawing"', "&lt;b&gt;")
     says(page, "<h2>Tags</h2>", "VERB", "<h2>Relations</h2>", "dep")
     assert "<b>" not in page.replace("<b>Weft", "").split("Findings")[1].split("<h2>Files")[0]
     (tmp_path / "a.conll").write_text("Ada\tB-PER\nsaw\tO\nBob\tI-PER\n", "utf-8")

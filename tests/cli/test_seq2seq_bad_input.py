@@ -48,12 +48,12 @@ def vectors(folder, **others):
     return folder / "a.jsonl"
 
 
-EMPTY = "an empty line. Fill it, or remove it from both"
+EMPTY = "empty line. Fill it in, or remove it from both"
 PAIRS = {
     "unequal": (
         "a\nb\nc\n",
         "x\ny\n",
-        ["a.de ends after line 2, but ", "a.en goes on to line 3. Look"],
+        ["a.de ends after line 2, but ", "a.en continues to line 3. Look"],
     ),
     "empty source": ("a\n\nc\n", "x\ny\nz\n", [f"a.en:2: {EMPTY}"]),
     "empty target": ("a\nb\nc\n", "x\n \nz\n", [f"a.de:2: {EMPTY}"]),
@@ -100,7 +100,7 @@ def test_files_joined_by_a_comma(tmp_path):
         (tmp_path / name).write_text("".join(f"a{i} {word}\n" for i in range(20)), "utf-8")
     pair, test = f"{tmp_path}/src.txt,{tmp_path}/o/tgt.txt", f"{tmp_path}/a.en,{tmp_path}/a.de"
     message = fails(*train(tmp_path, pair, "--target", "de"))
-    says(message, "the comma already says which files belong together. Leave out --target de")
+    says(message, "the comma already names the target file. Drop --target de")
     message = fails(*train(tmp_path, pair, "--dev", f"{tmp_path}/a.en,{tmp_path}/a.du"))
     says(message, "a.du: no such file. Did you mean 'a.de'?")
     ok(*train(tmp_path, pair, "--dev", test, "--test", test))
@@ -154,7 +154,7 @@ def test_matrices_are_no_text(tmp_path):
     np.savez(tmp_path / "a.npz", **{f"m{i}": np.ones((3, 5)) for i in range(7)})
     path = tmp_path / "a.txt"
     path.write_text("the cat sat\nthe dog ran\n" * 9, "utf-8")
-    told = "a.npz: a file of matrices, and texts are read here. Give a file of texts"
+    told = "a.npz: a matrix file, but texts are needed here. Pass a text file"
     asked = ("train", "--recipe", "kneser-ney", "-o", tmp_path / "lm", "--train")
     says(fails(*asked, tmp_path / "a.npz"), told)
     ok(*asked, path)
@@ -246,9 +246,12 @@ MATRICES = {
     "nan": ({"x": np.array([[0, 0, 0], [0, np.nan, 0]])},
             ["a.jsonl:13: vector 2 of the matrix is not finite: number 2 is nan. Mend it"]),
     "wide": ({"x": np.ones((2, 4))},
-             ["a.jsonl:13: vectors of 4 numbers; this model reads vectors of 3. Make them"]),
-    "empty": ({"x": np.ones((0, 3))}, ["a.jsonl:13: the matrix is empty (0 × 3). Leave it out."]),
-    "flat": ({"x": np.ones(3)}, ["a.jsonl:13: a matrix has two axes, vectors by numbers; found 3"]),
+             ["a.jsonl:13: vectors of 4 numbers; this model reads 3. Make them"]),
+    "empty": ({"x": np.ones((0, 3))}, ["a.jsonl:13: empty matrix (0 × 3). Remove it."]),
+    "flat": (
+        {"x": np.ones(3)},
+        ["a.jsonl:13: a matrix needs two axes, vectors by numbers; found 3"],
+    ),
 }  # fmt: skip
 
 
@@ -279,7 +282,7 @@ def test_matrices_to_predict(tmp_path):
     says(message, "new.npz:2: vector 1 of the matrix is not finite: number 1 is inf")
     np.save(tmp_path / "wide.npy", np.ones((2, 5)))
     message = fails("predict", tmp_path / "run", tmp_path / "wide.npy", "--device", "cpu")
-    says(message, "wide.npy:1: vectors of 5 numbers; this model reads vectors of 3.")
+    says(message, "wide.npy:1: vectors of 5 numbers; this model reads 3.")
     assert len(ok("predict", tmp_path / "run", tmp_path / "g3.npy", "--device", "cpu").lines) == 1
 
 

@@ -27,8 +27,8 @@ def marked(*rows: tuple[str, str, list]) -> str:
 FILES = {
     "cycle": (
         "a.conllu", GOOD + sentence("x7", [0, 3, 2]), "tagger-bilstm",
-        ["a.conllu:38: sentence 'x7': the heads go round in a circle, 2 → 3 → 2. Give one"],
-        ["heads that go round in a circle", "a.conllu:38", "sentence 'x7'", "Give one of these"],
+        ["a.conllu:38: sentence 'x7': the heads form a cycle, 2 → 3 → 2. Give one"],
+        ["heads that form a cycle", "a.conllu:38", "sentence 'x7'", "Give one of these"],
     ),
     "no root": (
         "a.conllu", GOOD + sentence("x7", [2, 3, 1]), "tagger-bilstm",
@@ -47,33 +47,36 @@ FILES = {
     ),
     "ragged CoNLL-U": (
         "a.conllu", GOOD + "# sent_id = x7\n1\tthe\tdog\n\n", "tagger-bilstm",
-        ["a.conllu:37: sentence 'x7': 3 columns, not 10", "Separate ten cells by one tab each"],
+        [
+            "a.conllu:37: sentence 'x7': 3 columns instead of 10",
+            "Separate ten cells by one tab each",
+        ],
         ["not ten columns", "a.conllu:37", "sentence 'x7': 3 columns", "Separate ten cells"],
     ),
     "ragged columns": (
         "a.conll", PEOPLE + "# sent_id = x7\nI O\nsaw\nRome B-LOC\n\n", "tagger-bilstm",
-        ["a.conll:38: sentence 'x7': 1 columns where the others have 2", "Give each word 2 cells"],
-        ["another number of columns", "a.conll:38", "sentence 'x7'", "Give every word a line"],
+        ["a.conll:38: sentence 'x7': 1 columns, but other rows have 2", "Give each word 2 cells"],
+        ["a different number of columns", "a.conll:38", "sentence 'x7'", "Give every word as many"],
     ),
     "overlapping spans": (
         "a.jsonl", marked(("x7", TEXT, [[0, 12, "PER"], [4, 16, "PER"]])), "tagger-bilstm",
-        ["a.jsonl:8: text 'x7': the span PER [4, 16)", "overlaps", "Keep one of the two"],
+        ["a.jsonl:8: text 'x7': span PER [4, 16)", "overlaps", "Keep one of the two"],
         ["1 span of data crosses another one.", "a.jsonl:8", "text 'x7'", "Move an end"],
     ),
     "nested spans": (
         "a.jsonl", marked(("x7", TEXT, [[0, 12, "PER"], [4, 12, "PER"]])), "tagger-bilstm",
-        ["a.jsonl:8: text 'x7': the span PER [4, 12)", "overlaps", "Keep one of the two"],
+        ["a.jsonl:8: text 'x7': span PER [4, 12)", "overlaps", "Keep one of the two"],
         ["1 span of data overlaps another one.", "a.jsonl:8", "text 'x7'", "Keep one of the two"],
     ),
     "offsets beyond the text": (
         "a.jsonl", marked(("x7", TEXT, [[36, 99, "LOC"]])), "tagger-bilstm",
-        ["a.jsonl:8: text 'x7': the span LOC [36, 99)", "which has 44 characters", "Count from 0"],
-        ["reaches outside the text", "a.jsonl:8", "text 'x7'", "Count characters from 0"],
+        ["a.jsonl:8: text 'x7': span LOC [36, 99)", "which has 44 characters", "Count from 0"],
+        ["extends beyond the text", "a.jsonl:8", "text 'x7'", "Count characters from 0"],
     ),
     "offset inside a character": (
         "a.jsonl", marked(("x7", "Ame\u0301lie met Bob", [[0, 3, "PER"]])), "tagger-bilstm",
-        ["a.jsonl:8: text 'x7': the span PER [0, 3)", "cuts a character in two at 3", "Move it"],
-        ["cuts a character in two", "a.jsonl:8", "text 'x7'", "Move it to the edge"],
+        ["a.jsonl:8: text 'x7': span PER [0, 3)", "splits a character at 3", "Move it"],
+        ["splits a character", "a.jsonl:8", "text 'x7'", "Move it to the edge"],
     ),
     "unbalanced brackets": (
         "a.ptb", TREES + "(S (NP (D a) (N cow)) (VP (V eats))\n" + TREES, "constituency",
@@ -131,10 +134,10 @@ def test_brat_with_a_bad_offset(tmp_path):
     told = fails(
         "train", "--recipe", "tagger-bilstm", "--train", tmp_path / "in", "-o", tmp_path / "run"
     )
-    says(told, "a.ann:2: text 'a': the span LOC [36, 99)", "Count from 0")
+    says(told, "a.ann:2: text 'a': span LOC [36, 99)", "Count from 0")
     done = command("check", tmp_path / "in")
     assert done.status == 1
-    says(done.out, "reaches outside the text", "a.ann:2", "text 'a'", "Count characters from 0")
+    says(done.out, "extends beyond the text", "a.ann:2", "text 'a'", "Count characters from 0")
 
 
 def test_an_inside_tag_after_outside(tmp_path):
@@ -159,7 +162,7 @@ def test_a_sentence_of_two_thousand_words(tmp_path):
     ok(*train, "-o", tmp_path / "run", *small)
     done = ok("check", tmp_path / "a.conllu")
     says(done.out, "more than 512 words", "a.conllu:36", "sentence 'x7' · 2,000 words")
-    says(done.out, "in pieces that do not see each other")
+    says(done.out, "in independent windows")
     (tmp_path / "b.conllu").write_text(GOOD * 3 + long, "utf-8")
     done = command("check", tmp_path / "b.conllu")
     says(done.out, "over 10 times as long as 95 % of the others", "sentence 'x7' · 2,000 words")

@@ -7,7 +7,7 @@ import pytest
 from tests.doctor.checks.test_near_duplicates import sentences
 from weft.doctor import Diagnosis, Finding, examine
 from weft.errors import MissingLibrary
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 
 
 def rows(count: int = 61, seed: int = 0, file: str = "train.csv") -> list[Example]:
@@ -61,8 +61,8 @@ def test_leaks_exact_and_near_are_told_apart():
     diagnosis = look(train, test)
     exact, near = found(diagnosis, "leak"), found(diagnosis, "near leak")
     assert (exact.level, near.level) == ("error", "warning")
-    assert exact.title == "1 text of test (3.2 %) is in train too."
-    assert near.title == "1 text of test (3.2 %) has a near copy in train."
+    assert exact.title == "1 text of test (3.2 %) is also in train."
+    assert near.title == "1 text of test (3.2 %) has a near duplicate in train."
     assert exact.places[0].where == "test.csv:4"
     assert exact.places[0].detail.startswith("train.csv:8: ")
     assert near.places[0].where == "test.csv:6"
@@ -77,8 +77,8 @@ def test_dev_is_compared_with_both():
     sources = {"train": train.__iter__, "dev": dev.__iter__, "test": test.__iter__}
     titles = [f.title for f in examine(sources).findings if f.kind == "leak"]
     assert titles == [
-        "1 text of dev (3.2 %) is in train too.",
-        "1 text of test (3.2 %) is in dev too.",
+        "1 text of dev (3.2 %) is also in train.",
+        "1 text of test (3.2 %) is also in dev.",
     ]
 
 
@@ -89,7 +89,7 @@ def test_repeats_say_how_many_are_identical():
     told = found(look(train), "duplicate")
     assert told.title == (
         "2 rows of train repeat an earlier text "
-        "(1 byte for byte, the rest in case, spaces or Unicode form)."
+        "(1 exactly, the rest up to case, spaces or Unicode form)."
     )
     assert [place.where for place in told.places] == ["train.csv:3", "train.csv:9"]
 
@@ -109,12 +109,12 @@ def test_conflicting_labels_are_found_across_splits():
         ("control", "bell\x07 rings", "1 text of train has control characters."),
         ("script", "Привет мир", "1 text has mostly Cyrillic letters, not Latin."),
         ("script", "12 : 30", "1 text has no letters."),
-        ("short", "alone", "1 text of train has a single word, where 8 are usual."),
+        ("short", "alone", "1 text of train has a single word; the median is 8."),
         ("long", "many words in here " * 5, "1 text of train (1.6 %) has more than 17 words."),
         (
             "outlier",
             "many words " * 101,
-            "1 text of train is over 10 times as long as 95 % of the others (up to 202 words).",
+            "1 text of train is over 10 times as long as 95 % of the rest (up to 202 words).",
         ),
     ],
 )
@@ -153,7 +153,7 @@ def test_labels_that_need_a_look():
     test[4] = Example(test[4].text, "unheard", file="test.csv", line=5)
     diagnosis = look(train, test)
     assert found(diagnosis, "label typo").title == (
-        "1 label looks like a slip for another one: 'anohter' for 'another'."
+        "1 label looks like a misspelling of another one: 'anohter' for 'another'."
     )
     assert found(diagnosis, "label typo").places[0].where == "train.csv:21"
     rare = [f.title for f in diagnosis.findings if f.kind == "rare label"]
@@ -190,7 +190,7 @@ def test_a_word_among_the_numbers_of_a_scale():
     holes = [replace(e, label="n/a") if i in (11, 13) else e for i, e in enumerate(scored)]
     (told,) = look(holes).findings
     assert (told.kind, told.level, told.count) == ("no number", "error", 2)
-    assert told.title == "2 labels of train are no number: 'n/a'."
+    assert told.title == "2 labels of train are not numbers: 'n/a'."
     assert [place.where for place in told.places] == [scored[11].where, scored[13].where]
 
 
@@ -200,7 +200,7 @@ def test_several_labels_a_text():
 
 
 def test_what_the_reader_left_out_is_found_once():
-    tally = Tally()
+    tally = SkipCounter()
 
     def source():
         tally.add("undecodable bytes", "train.csv:62")

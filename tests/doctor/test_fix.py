@@ -192,8 +192,8 @@ def test_another_format_says_what_it_leaves_out(tmp_path):
     (tmp_path / "a.csv").write_text(table([HEADER, *ROWS]), "utf-8")
     done = fixed(tmp_path / "a.csv", tmp_path / "b.jsonl")
     assert done.lost == (
-        f"{tmp_path / 'b.jsonl'} holds texts and labels; other columns of {tmp_path / 'a.csv'} "
-        "are left out: note, source, stars. Write csv to keep them.",
+        f"{tmp_path / 'b.jsonl'} holds only texts and labels; other columns of "
+        f"{tmp_path / 'a.csv'} are dropped: note, source, stars. Write csv to keep them.",
     )
     copy = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text("utf-8").splitlines()]
     assert copy == [{"text": row[1], "label": row[3]} for row in CLEAN]

@@ -54,10 +54,10 @@ def test_repeated_and_leaking_sentences_go(tmp_path):
         "three", "five"
     )
     told = {(row["sentence"], row["what"]) for row in changes}
-    assert ("two", "dropped: the same text and label stand above") in told
-    assert ("three", "dropped: the same text is in test") in told
-    assert ("four", "left: the same sentence is annotated otherwise elsewhere") in told
-    assert ("one", "left: the same sentence is annotated otherwise elsewhere") in told
+    assert ("two", "dropped: same text and label as an earlier row") in told
+    assert ("three", "dropped: same text is in test") in told
+    assert ("four", "left: the same sentence is annotated differently elsewhere") in told
+    assert ("one", "left: the same sentence is annotated differently elsewhere") in told
 
 
 def test_tags_in_another_case_are_corrected(tmp_path):
@@ -125,7 +125,7 @@ def test_spans_of_json_are_mended_in_place(tmp_path):
     }  # fmt: skip
     assert copy[2] == '{"text": "é Bo é", "spans": [[2, 4, "PER"]]}'
     assert copy[3:] == ["not JSON", ""]
-    assert [row["what"] for row in changes] == ["spans mended"] * 2 + ["left: invalid JSON"]
+    assert [row["what"] for row in changes] == ["spans fixed"] * 2 + ["left: invalid JSON"]
 
 
 def test_brat_is_mended_but_for_what_relations_need(tmp_path):
@@ -145,7 +145,7 @@ def test_brat_is_mended_but_for_what_relations_need(tmp_path):
     for name in ("a.txt", "b.txt", "b.ann"):
         assert (tmp_path / "out" / "in" / name).read_bytes() == (folder / name).read_bytes()
     done = [(row["line"], row["what"]) for row in changes if not row["what"].startswith("left")]
-    assert done == [(1, "span mended"), (4, "span removed"), (5, "span mended")]
+    assert done == [(1, "span fixed"), (4, "span removed"), (5, "span fixed")]
 
 
 def test_repeated_trees_go_and_broken_ones_stay(tmp_path):
@@ -156,13 +156,15 @@ def test_repeated_trees_go_and_broken_ones_stay(tmp_path):
     _, changes = fixed(tmp_path / "out", tmp_path / "a.ptb")
     assert (tmp_path / "out" / "a.ptb").read_text("utf-8") == tree + "(S (X a)\n(S (X b))\n"
     assert [(row["line"], row["what"]) for row in changes] == [
-        (3, "dropped: the same text and label stand above"), (2, "left: broken tree")
+        (3, "dropped: same text and label as an earlier row"), (2, "left: broken tree")
     ]  # fmt: skip
 
 
 def test_a_copy_keeps_its_format(tmp_path):
     (tmp_path / "a.conllu").write_text(GOOD, "utf-8")
-    with pytest.raises(UserError, match=r"b\.jsonl: a copy of .*a\.conllu keeps its format"):
+    with pytest.raises(
+        UserError, match=r"b\.jsonl: jsonl cannot hold the annotation of .*a\.conllu"
+    ):
         fixed(tmp_path / "b.jsonl", tmp_path / "a.conllu")
     fixed(tmp_path / "b.conllu", tmp_path / "a.conllu")
     assert (tmp_path / "b.conllu").read_text("utf-8") == GOOD

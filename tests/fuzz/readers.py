@@ -22,7 +22,7 @@ from weft.errors import UserError
 from weft.text.annotation import constituents, trees
 from weft.text.annotation.trees import Tree
 from weft.text.columns import Columns
-from weft.text.example import CharSpans, Example, GoldAnswers, Label, Tally, WordAnnotations
+from weft.text.example import CharSpans, Example, GoldAnswers, Label, SkipCounter, WordAnnotations
 from weft.text.formats import brackets
 from weft.text.formats.documents import read_documents
 from weft.text.formats.features import is_matrix_reference, load_matrix
@@ -237,12 +237,12 @@ def _training(name: str, **asked: object) -> Run:
         path = ",".join(str(folder / one) for one in name.split(","))
 
         def strict() -> None:
-            tally = Tally()
+            tally = SkipCounter()
             _all(lambda: read(path, skipped=tally, **asked))  # type: ignore[arg-type]
             tally.lines()
 
         def lenient() -> None:
-            tally = Tally()
+            tally = SkipCounter()
             _all(lambda: read(path, on_bad_row="skip", skipped=tally, **asked))  # type: ignore[arg-type]
             tally.lines()
 

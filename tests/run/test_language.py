@@ -23,7 +23,7 @@ from weft.run.lm_data import few_updates_note
 from weft.run.split import from_files
 from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.train import checkpoint, loop
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
@@ -295,7 +295,7 @@ def test_empty_files_are_told(tmp_path, lines):
 def test_blank_and_unknown_texts_are_told(tmp_path):
     path = tmp_path / "blank.txt"
     path.write_text("\n \n", "utf-8")
-    tally = Tally()
+    tally = SkipCounter()
     with pytest.raises(UserError, match=r"blank\.txt: every text is blank"):
         list(example_source(Data(), str(path), tally, mode="texts")())
     assert tally.counts == {"blank texts left out": 2}
@@ -373,7 +373,7 @@ def test_the_verbs_train_evaluate_and_predict(tmp_path):
     empty.write_text("", "utf-8")
     done = command("evaluate", run, empty)
     assert done.status == 2
-    assert "empty.txt: the file is empty. Give it at least one text." in done.err
+    assert "empty.txt: the file is empty. Add at least one text." in done.err
 
 
 @pytest.mark.parametrize("manner", ["texts", "running"])
@@ -385,7 +385,7 @@ def test_a_folder_of_raw_text_is_its_files_one_after_the_other(tmp_path, manner)
     corpus(folder, "a.txt", 4)
     (folder / "empty.txt").touch()
     (folder / ".hidden").write_text("not this\n", "utf-8")
-    tally = Tally()
+    tally = SkipCounter()
     found = list(example_source(Data(), str(folder), tally, mode=manner)())
     parts = [folder / "a.txt", folder / "b.txt", folder / "more" / "c.txt"]
     assert [e.text.strip() for e in found] == [

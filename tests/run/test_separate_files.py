@@ -139,7 +139,7 @@ def test_seq2seq_stays_as_it_was(tmp_path):
 def test_files_of_different_length_tell_both_counts(tmp_path):
     files = written(tmp_path, ["a"] * 5, ["1"] * 3)
     with pytest.raises(
-        UserError, match=r"a1\.txt ends after line 3, but .*a0\.txt goes on to line 5"
+        UserError, match=r"a1\.txt ends after line 3, but .*a0\.txt continues to line 5"
     ):
         list(read_parallel(*files.split(",")))
 
@@ -158,7 +158,7 @@ def test_files_of_names(tmp_path, content, expected):
     ("value", "message"),
     [
         ("nothing.txt", "no such file, and not id=name"),
-        ("0=a,0=b", "the id '0' comes twice"),
+        ("0=a,0=b", "id '0' is repeated"),
         ("0=", "'0=' is not id=name"),
     ],
 )

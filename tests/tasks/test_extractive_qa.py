@@ -15,7 +15,7 @@ from weft.tasks.extractive_qa import (
     best_threshold,
     choose_spans,
 )
-from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.example import Example, GoldAnswers, SkipCounter
 
 PASSAGE = "The loom stands in Lyon. A weaver in Lyon owns the loom."
 SPACE = QASpace(30, False)
@@ -123,7 +123,7 @@ def test_tuning_looks_at_f1():
 
 
 def test_tables_are_made_ready():
-    task, tally = ExtractiveQA(), Tally()
+    task, tally = ExtractiveQA(), SkipCounter()
     plain = Example("Where?", "Lyon", file="made.csv", line=2, other=PASSAGE)
     assert task.prepare(plain, tally).label == GoldAnswers(("Lyon",), (19,))
     several = replace(plain, label=("Lyon", "weaver"))

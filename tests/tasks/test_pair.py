@@ -7,7 +7,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.tasks.classify import ClassSpace
 from weft.tasks.regress import LabelScale
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 
 KINDS = ["pair-classify", "pair-score"]
 
@@ -17,13 +17,13 @@ def test_the_second_text_must_be_there(kind):
     task = registry.build("task", {"kind": kind})
     whole = Example("a", "1", file="f.tsv", line=7, other="b")
     assert task.pairs
-    assert task.prepare(whole, Tally()) is whole
+    assert task.prepare(whole, SkipCounter()) is whole
     with pytest.raises(
         UserError, match=r"f\.tsv:7: no second text beside 'a'.*--text A --text-pair B"
     ):
-        task.prepare(Example("a", "1", file="f.tsv", line=7), Tally())
+        task.prepare(Example("a", "1", file="f.tsv", line=7), SkipCounter())
     with pytest.raises(UserError, match=r"f\.tsv:7: the second text is empty\. Fill it in"):
-        task.prepare(Example("a", "1", file="f.tsv", line=7, other=" "), Tally())
+        task.prepare(Example("a", "1", file="f.tsv", line=7, other=" "), SkipCounter())
 
 
 def test_no_agreement_is_no_class():
@@ -32,7 +32,7 @@ def test_no_agreement_is_no_class():
         r"f\.tsv:7: the label is '-', which stands for no agreement.*--on-bad-row skip.*by a word"
     )
     with pytest.raises(UserError, match=told):
-        task.prepare(Example("a", "-", file="f.tsv", line=7, other="b"), Tally())
+        task.prepare(Example("a", "-", file="f.tsv", line=7, other="b"), SkipCounter())
 
 
 def test_classes_are_those_of_classify():

@@ -15,7 +15,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.predict.preprocess import preprocess
 from weft.tasks.regress import LabelScale, Regress
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 
 
 def examples(*labels) -> list[Example]:
@@ -87,11 +87,11 @@ def test_labels_that_are_no_numbers(label) -> None:
 @pytest.mark.parametrize("kind", ["regress", "pair-score"])
 def test_a_row_without_a_number_can_be_left_out(kind) -> None:
     rows = [replace(e, other="b") for e in examples("1", "n/a", "2", None)]
-    task, tally = registry.build("task", {"kind": kind}), Tally()
+    task, tally = registry.build("task", {"kind": kind}), SkipCounter()
     kept = [e.label for e in preprocess(rows, task, tally, "skip")]
     assert kept == ["1", "2", None]  # without a label it may still be asked
     assert tally.lines() == ["1 row the task cannot read skipped: sts.tsv:2"]
-    found = complaint(lambda: list(preprocess(rows, task, Tally())))
+    found = complaint(lambda: list(preprocess(rows, task, SkipCounter())))
     assert found.startswith("sts.tsv:2: label 'n/a' is not a finite number. Correct it, or pass")
     assert "--on-bad-row skip" in found
 

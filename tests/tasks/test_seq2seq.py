@@ -7,7 +7,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.tasks.annotation import Decoded
 from weft.tasks.text_metrics import MAIN_METRICS, GoldTexts, TextMetrics
-from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.example import Example, GoldAnswers, SkipCounter
 
 WORD = {"kind": "word", "lowercase": False}
 RECORDS = [
@@ -21,7 +21,7 @@ def task(**options):
 
 
 def learned(made, examples):
-    ready = [made.prepare(example, Tally()) for example in examples]
+    ready = [made.prepare(example, SkipCounter()) for example in examples]
     return ready, made.space(ready)
 
 
@@ -65,8 +65,10 @@ def test_copied_words_have_ids_and_are_written_back():
 
 def test_answers_in_a_passage_are_texts():
     asked = Example("Where?", GoldAnswers(("Oslo", "in Oslo"), (3, 0)), other="in Oslo")
-    assert task().prepare(asked, Tally()).label == ("Oslo", "in Oslo")
-    assert task().prepare(Example("Why?", GoldAnswers(), other="in Oslo"), Tally()).label is None
+    assert task().prepare(asked, SkipCounter()).label == ("Oslo", "in Oslo")
+    assert (
+        task().prepare(Example("Why?", GoldAnswers(), other="in Oslo"), SkipCounter()).label is None
+    )
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe"])
@@ -95,7 +97,7 @@ def test_slots_that_were_never_met_are_told():
     _, space = learned(made, RECORDS)
     with pytest.raises(UserError, match=r"text 3: unknown slot 'foo'\. .*Known: food, name, near"):
         made.model_input("name[A], foo[b]", space, "text 3")
-    strange = made.prepare(Example("foo[b]", "b", file="b.csv", line=5), Tally())
+    strange = made.prepare(Example("foo[b]", "b", file="b.csv", line=5), SkipCounter())
     with pytest.raises(UserError, match=r"b\.csv:5: unknown slot 'foo'"):
         made.target(strange, space)
     with pytest.raises(UserError, match=r"task\.delexicalise: unknown slot 'nmae'.*'name'"):

@@ -79,7 +79,7 @@ def test_json_lines_and_parquet(tmp_path):
 def test_a_half_character_in_the_second_text_is_told(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"premise": "a", "hypothesis": "\\ud83d", "label": "x"}\n', "utf-8")
-    with pytest.raises(UserError, match=r"pairs\.jsonl:1: 'hypothesis' holds half of"):
+    with pytest.raises(UserError, match=r"pairs\.jsonl:1: 'hypothesis' contains a lone surrogate"):
         found(path)
 
 
@@ -103,19 +103,25 @@ def test_two_texts_without_a_label_are_one_that_becomes_the_other(tmp_path):
 
 def test_two_columns_are_two_texts_where_those_are_wanted(tmp_path):
     path = table(tmp_path, None, [row[:2] for row in ROWS])
-    assert found(path, label="", two=True)[0] == (*ROWS[0][:2], None)
-    assert found(path, label="", two=True, text=1)[0] == (*ROWS[0][1::-1], None)
+    assert found(path, label="", requires_pair=True)[0] == (*ROWS[0][:2], None)
+    assert found(path, label="", requires_pair=True, text=1)[0] == (*ROWS[0][1::-1], None)
     wide = table(tmp_path, None, name="wide.tsv")
-    told = r"two texts are asked for, .* there are 3 columns, unnamed\. Pass --text and --text-pair"
+    told = (
+        r"cannot tell which columns hold the two texts; there are 3 unnamed columns\. "
+        "Pass --text and --text-pair"
+    )
     with pytest.raises(UserError, match=told):
-        found(wide, label="", two=True)
+        found(wide, label="", requires_pair=True)
 
 
 def test_a_label_is_no_second_text(tmp_path):
     path = table(tmp_path, ("text", "label"), [(row[0], row[2]) for row in ROWS])
-    told = r"two texts are asked for, .* found \['text', 'label'\]\. Pass --text and --text-pair"
+    told = (
+        r"cannot tell which columns hold the two texts; found \['text', 'label'\]\. "
+        "Pass --text and --text-pair"
+    )
     with pytest.raises(UserError, match=told):
-        found(path, label="", two=True)
+        found(path, label="", requires_pair=True)
 
 
 def test_a_column_that_is_not_there(tmp_path):
@@ -124,5 +130,5 @@ def test_a_column_that_is_not_there(tmp_path):
         UserError, match=r"no 'hypotesis' column.*hypothesis.*pass another --text-pair"
     ):
         found(path, text_pair="hypotesis")
-    with pytest.raises(UserError, match="column 'label' is asked for twice"):
+    with pytest.raises(UserError, match="column 'label' has two roles"):
         found(path, text_pair="label", label="label")

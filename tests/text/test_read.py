@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from weft.errors import UserError
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.read import Columns, read, recognise
 
 COLA = [
@@ -195,7 +195,7 @@ def test_folder(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         save(tmp_path, name, text)
-    tally = Tally()
+    tally = SkipCounter()
     assert recognise(tmp_path) == "folder"
     assert pairs(tmp_path, skipped=tally) == [("neg", "bad"), ("pos", "fine\nday"), ("pos", "good")]
     assert tally.counts == {"file outside a class folder": 1}
@@ -320,7 +320,7 @@ SENTENCES = "".join(f"the {w} sees a {w}\tlo {w} ra {w} mi\n" for w in ANIMALS)
 
 @pytest.mark.parametrize(("name", "sign"), [("a.tsv", "\t"), ("a.csv", ",")])
 def test_single_words_over_sentences_are_a_header(tmp_path, name, sign):
-    path, tally = tmp_path / name, Tally()
+    path, tally = tmp_path / name, SkipCounter()
     path.write_text(("english\tloomish\n" + SENTENCES).replace("\t", sign), "utf-8")
     found = list(read(path, skipped=tally))
     assert [e.line for e in found] == [2, 3, 4, 5, 6]
@@ -341,7 +341,7 @@ def test_single_words_over_sentences_are_a_header(tmp_path, name, sign):
     ],
 )
 def test_a_row_of_data_is_no_header(tmp_path, first):
-    path, tally = tmp_path / "a.tsv", Tally()
+    path, tally = tmp_path / "a.tsv", SkipCounter()
     path.write_text(f"{first}\n{SENTENCES}", "utf-8")
     found = list(read(path, skipped=tally))
     assert found[0].line == 1

@@ -17,7 +17,7 @@ from weft import config
 from weft.embed.vector_files.text import read_table
 from weft.errors import UserError, escape_control
 from weft.text import line_source
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats import npy
 from weft.text.formats.conll import read_columns
 from weft.text.formats.conllu import read_conllu
@@ -55,8 +55,8 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path, row, field):
     path = tmp_path / "a.jsonl"
     good = row.replace(HALF, '"good"')
     path.write_text(f"{good}\n{row}\n{good}\n", "utf-8")
-    assert said(path).startswith(f"{path}:2: '{field}' holds half of a surrogate pair")
-    tally = Tally()
+    assert said(path).startswith(f"{path}:2: '{field}' contains a lone surrogate")
+    tally = SkipCounter()
     assert len(list(read(path, on_bad_row="skip", skipped=tally))) == 2
     assert tally.places == {"undecodable bytes": [f"{path}:2"]}
 
@@ -65,10 +65,12 @@ def test_half_a_character_in_squad_and_spans(tmp_path):
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "\ud800", "answer_start": 0}]}
     document = {"data": [{"paragraphs": [{"context": "\ud800 b", "qas": [asked]}]}]}
     (tmp_path / "a.json").write_text(json.dumps(document), "utf-8")
-    assert "holds half of a surrogate pair" in said(tmp_path / "a.json")
+    assert "contains a lone surrogate" in said(tmp_path / "a.json")
     row = {"text": "Ada", "spans": [[0, 3, "\ud800"]]}
     (tmp_path / "a.jsonl").write_text(json.dumps(row), "utf-8")
-    with pytest.raises(UserError, match=r"a\.jsonl:1: the text or a span holds half of"):
+    with pytest.raises(
+        UserError, match=r"a\.jsonl:1: the text or a span contains a lone surrogate"
+    ):
         list(read_spans(tmp_path / "a.jsonl"))
 
 
@@ -79,7 +81,7 @@ def test_a_class_folder_that_is_not_utf8(tmp_path):
         os.mkdir(folder)
         with open(folder + b"/1.txt", "w") as out:
             out.write("some text\n")
-    assert "bad\\udce9: the name of this class is not UTF-8" in said(tmp_path)
+    assert "bad\\udce9: the class name is not UTF-8" in said(tmp_path)
 
 
 def test_cells_longer_than_the_limit_of_csv(tmp_path):
@@ -147,14 +149,14 @@ def test_a_bomb_of_matrices(tmp_path, monkeypatch):
             out.writestr("a.npy", header.getvalue() + bytes(size))
     for name, reason in (
         ("claims.npz", "takes 17,179,869,184 bytes"),
-        ("bomb.npz", "claim to unp"),
+        ("bomb.npz", "claim to exp"),
     ):
         with pytest.raises(UserError, match=reason):
             load_matrix(Example(f"{tmp_path / name}:a"))
         with pytest.raises(UserError, match=reason):
             read_table(tmp_path / name)
     (tmp_path / "claims.npy").write_bytes(header.getvalue() + b"\0" * 64)
-    with pytest.raises(UserError, match="takes 17,179,869,184 bytes; there are 64"):
+    with pytest.raises(UserError, match="takes 17,179,869,184 bytes; the file has 64"):
         load_matrix(Example(str(tmp_path / "claims.npy")))
 
 
@@ -182,7 +184,7 @@ def test_every_truncation_of_an_array_is_told(tmp_path, kind):
         ("a.conllu", f"{DIGITS}\ta" + "\t_" * 8, "neither a word (3), a range"),
         ("a.conllu", "1\ta" + "\t_" * 4 + f"\t{DIGITS}\troot\t_\t_", "Write a number"),
         ("a.conllu", "1\ta" + "\t_" * 4 + "\t²\troot\t_\t_", "the head of word 1 is '²'"),
-        ("a.conllu", "²\ta" + "\t_" * 8, "the id '²' is neither"),
+        ("a.conllu", "²\ta" + "\t_" * 8, "id '²' is neither"),
         ("a.mrg", "(" * 5000, "is never closed"),
     ],
 )
@@ -244,8 +246,8 @@ def test_parquet_that_is_not_utf8(tmp_path):
     table = pyarrow.table({"text": text, "label": ["x", "y", "x"]})
     path = tmp_path / "a.parquet"
     parquet.write_table(table, path)
-    assert said(path).startswith(f"{path}:2: the row holds a value that cannot be read")
-    tally = Tally()
+    assert said(path).startswith(f"{path}:2: the row has an unreadable value")
+    tally = SkipCounter()
     assert [one.text for one in read(path, on_bad_row="skip", skipped=tally)] == [
         "good text",
         "more text",
@@ -280,7 +282,7 @@ def test_memory_that_runs_out_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr("weft.text.read.Example", full)
     assert said(path) == (
-        f"{path}: not enough memory to read it. Give shorter texts, or fewer at a time."
+        f"{path}: not enough memory to read it. Pass shorter texts, or fewer at a time."
     )
 
 

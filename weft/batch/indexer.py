@@ -185,7 +185,7 @@ class Indexer:
             spans = np.array(offsets, np.int32).reshape(-1, 2)
             size = self.limit or MAX_SENTENCE_WORDS
             if self.full_sentences and len(ids) > size:
-                where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                where = one.sentence_where if isinstance(one, Example) else f"text {i + 1}"
                 raise UserError(
                     f"{where}: a sentence of {len(ids)} words; the model reads at most {size} as a "
                     "whole. Give one sentence a line."
@@ -218,7 +218,7 @@ class Indexer:
         for n, subwords in enumerate(cut_words):
             if n > start and (length + len(subwords) > most or n - start == size):
                 if self.full_sentences:
-                    where = one.sentence if isinstance(one, Example) else f"text {i + 1}"
+                    where = one.sentence_where if isinstance(one, Example) else f"text {i + 1}"
                     total = sum(map(len, cut_words))
                     raise UserError(
                         f"{where}: a sentence of {total} pieces of words; the model reads at most "

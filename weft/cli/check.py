@@ -75,7 +75,7 @@ def check(
     if fix:
         from weft.doctor.fix import fix as write_copies
 
-        fixed = write_copies(found, seen.seen, seen.copies, fix)
+        fixed = write_copies(found, seen.survey, seen.copies, fix)
     if html:
         from weft.report.pages.check import render_page
 

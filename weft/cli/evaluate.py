@@ -63,7 +63,7 @@ def evaluate(
     from weft.predict.evaluate import metrics_json
     from weft.run.data import example_source, read_mode
     from weft.run.load import load
-    from weft.text.example import Tally
+    from weft.text.example import SkipCounter
 
     chosen = options.bad_row_policy(on_bad_row)
     if errors < 0:
@@ -83,7 +83,7 @@ def evaluate(
         target=target,
         on_bad_row=chosen,
     )
-    tally = Tally()
+    tally = SkipCounter()
     with atomic_jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,

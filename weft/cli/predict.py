@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.predict import Predictor
     from weft.tasks.annotation import Annotation
     from weft.tasks.task import Answer
-    from weft.text.example import Example, Tally
+    from weft.text.example import Example, SkipCounter
     from weft.text.formats.conllu_sentence import Sentence
     from weft.text.read import Columns
 
@@ -56,7 +56,7 @@ def predict(
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
     from weft.run.load import load
-    from weft.text.example import Tally
+    from weft.text.example import SkipCounter
 
     if as_json and conllu:
         raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
@@ -75,7 +75,7 @@ def predict(
             f"--all lists the probability of every label of a text, and a model of the task "
             f"'{kind}' has none. Leave it out."
         )
-    tally = Tally()
+    tally = SkipCounter()
     typed = _texts(inputs or ["-"], predictor.pairs)
     rows = (
         ((example, None) for example in typed) if typed else
@@ -143,7 +143,7 @@ def _read_inputs(
     file: str,
     named: tuple[str, str],
     on_bad_row: str,
-    tally: "Tally",
+    tally: "SkipCounter",
     conllu: bool,
 ) -> Iterator[Given]:
     from weft.text.read import Columns, read
@@ -159,7 +159,7 @@ def _read_inputs(
     # In a file of words the last column is the label, and not part of what is read.
     label = None if predictor.is_structured and not predictor.pairs else ""
     text, text_pair = (options.column(one) if one else None for one in named)
-    columns = Columns(text=text, label=label, text_pair=text_pair, two=predictor.pairs)
+    columns = Columns(text=text, label=label, text_pair=text_pair, requires_pair=predictor.pairs)
     if label is None and text is None:
         columns = _of_words(predictor.config["data"], file, columns)
     if predictor.config["task"].get("record") and text is None:
@@ -347,7 +347,7 @@ def _write_conllu(
     example: "Example",
     sentence: "Sentence | None",
     answer: "Answer",
-    tally: "Tally",
+    tally: "SkipCounter",
 ) -> None:
     from weft.predict.conllu import fill_columns, sentence_of, tag_columns
     from weft.text.formats.conllu import format

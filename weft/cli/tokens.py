@@ -122,10 +122,10 @@ def _encode_batch(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iter
 def _texts(file: str, column: str | None, on_bad_row: str) -> Iterator[str]:
     """The texts of a file, with a line on the rows that were skipped."""
     from weft.text.columns import NO_LABEL, Columns
-    from weft.text.example import Tally
+    from weft.text.example import SkipCounter
     from weft.text.read import read
 
-    tally, chosen = Tally(), options.bad_row_policy(on_bad_row)
+    tally, chosen = SkipCounter(), options.bad_row_policy(on_bad_row)
     # Blank lines are part of any prose; labels are of no interest here.
     columns = Columns(text=column, label=NO_LABEL)
     for example in read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True):

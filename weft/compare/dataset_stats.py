@@ -16,7 +16,7 @@ from weft.run.split import Splits
 from weft.run.train import infer_task_settings
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import build_task
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 
 MIN_ROWS_FOR_STRAYS = 200  # rows before stray words rule out numeric labels
 MIN_SCALE_VALUES = 20  # distinct fractional values that make a label column a scale
@@ -119,7 +119,7 @@ def build_gold(config: Config, data: Data) -> Gold | None:
     examples = example_source(data, data.train)
     task = build_task(config.sections, **infer_task_settings(config, examples))
     prepare = getattr(task, "prepare", lambda example, tally: example)
-    tally, skip = Tally(), data.on_bad_row == "skip"
+    tally, skip = SkipCounter(), data.on_bad_row == "skip"
     space = task.space(preprocess(examples(), task, tally, data.on_bad_row))
 
     def gold(example: Example) -> Annotation | None:
@@ -143,7 +143,7 @@ def _label_names(example: Example) -> Sequence[str]:
 def _skipped_rows(data: Data, paths: Sequence[str]) -> tuple[str, ...]:
     if data.on_bad_row == "error":  # a bad row has stopped us already
         return ()
-    tally = Tally()
+    tally = SkipCounter()
     for path in paths:
         for _ in example_source(data, path, tally)():
             pass

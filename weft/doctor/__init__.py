@@ -1,4 +1,4 @@
-"""The data doctor: what is wrong with labelled texts, before a model learns it."""
+"""The data doctor: find faults in labelled texts before training on them."""
 
 from weft.doctor.diagnose import examine as examine
 from weft.doctor.finding import Diagnosis as Diagnosis

@@ -1,4 +1,4 @@
-"""What is known of the words of a sentence, as the survey counts and compares it."""
+"""Annotations of words, spans and trees, as the survey counts and compares them."""
 
 import re
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ NOUNS = {
     TAGS: "tag", RELATIONS: "relation", TYPES: "type", NODES: "node label",
     QUESTIONS: "kind of question",
 }  # fmt: skip
-_IGNORED_COLUMNS = ("lemma", "deps", "misc")  # columns in which copies of a sentence may differ
+_IGNORED_COLUMNS = ("lemma", "deps", "misc")  # columns in which duplicates may differ
 _SPAN_TAG = re.compile(r"[BILUES]-\S+")
 
 
 def collect_annotations(example: Example) -> dict[str, list[str]]:
-    """What to count, by kind: tags and relations of words, types of spans, labels of nodes."""
+    """Return the names to count, by kind: tags, relations, span types, node labels."""
     label = example.label
     if isinstance(label, GoldAnswers):
         return {QUESTIONS: ["answered" if label.texts else "no answer"]}
@@ -29,24 +29,26 @@ def collect_annotations(example: Example) -> dict[str, list[str]]:
     if isinstance(label, WordAnnotations):
         main = label.columns.get(label.main, ())
         if are_span_tags(main):
-            found = {TYPES: [span.label for span in repair_spans(main)]}
+            counts = {TYPES: [span.label for span in repair_spans(main)]}
         else:
-            found = {TAGS: [tag for tag in main if tag != EMPTY_CELL]}
+            counts = {TAGS: [tag for tag in main if tag != EMPTY_CELL]}
         relations = label.columns.get("deprel", ()) if label.main != "deprel" else ()
-        return found | ({RELATIONS: [r for r in relations if r != EMPTY_CELL]} if relations else {})
+        return counts | (
+            {RELATIONS: [r for r in relations if r != EMPTY_CELL]} if relations else {}
+        )
     if example.tree is not None:
         return {NODES: [node.label for node in trees.iter_nodes(example.tree) if node.label]}
     return {}
 
 
 def are_span_tags(tags: Sequence[str]) -> bool:
-    """Whether tags mark spans: nothing but O, or nearly all B-X, I-X and the like."""
+    """Return whether most tags mark spans: O, B-X, I-X and the like."""
     good = sum(tag == OUTSIDE or bool(_SPAN_TAG.fullmatch(tag)) for tag in tags)
     return bool(tags) and good > 0.5 * len(tags)
 
 
 def is_tag(tag: str) -> bool:
-    """Whether this is O, or a mark and a label."""
+    """Return whether this is O, or a mark and a label."""
     try:
         schemes.split_tag(tag)
     except UserError:
@@ -55,18 +57,18 @@ def is_tag(tag: str) -> bool:
 
 
 def repair_spans(tags: Sequence[str]) -> list[Span]:
-    """The spans as conlleval finds them; what is no tag is outside of all."""
+    """Return the spans as conlleval finds them; invalid tags count as O."""
     sound = [tag if is_tag(tag) else OUTSIDE for tag in tags]
     return schemes.tags_to_spans(sound, "IOB2", "repair")
 
 
 def is_sentence(example: Example) -> bool:
-    """Whether this is one sentence with its words, rather than a text of any length."""
+    """Return whether the example is a sentence with its words, not just a text."""
     return bool(example.words) or example.tree is not None
 
 
 def annotation_hash(example: Example) -> int | None:
-    """A number for all that is known of the words, the same where the same is known."""
+    """Return a hash of the annotation, equal for equal annotations; None without one."""
     label = example.label
     if example.tree is not None:
         return hash(trees.format(example.tree))
@@ -80,7 +82,7 @@ def annotation_hash(example: Example) -> int | None:
 
 
 def describe_difference(one: Example, other: Example) -> str:
-    """The first thing in which two examples of the same text are annotated differently."""
+    """Describe the first difference between two annotations of the same text."""
     mine, yours = one.label, other.label
     if one.tree is not None and other.tree is not None:
         return _tree_difference(one.tree, other.tree)
@@ -93,9 +95,9 @@ def describe_difference(one: Example, other: Example) -> str:
             return f"{len(one.words)} words / {len(other.words)} words"
         for name, column in mine.columns.items():
             theirs = yours.columns.get(name, column)
-            for place, (a, b) in enumerate(zip(column, theirs, strict=False)):
+            for index, (a, b) in enumerate(zip(column, theirs, strict=False)):
                 if a != b and name not in _IGNORED_COLUMNS:
-                    return f"word {place + 1} '{one.words[place]}': {name} {a} / {b}"
+                    return f"word {index + 1} '{one.words[index]}': {name} {a} / {b}"
     return f"{mine} / {yours}"
 
 
@@ -104,20 +106,20 @@ def _tree_difference(one: trees.Tree, other: trees.Tree) -> str:
         if mine.label != yours.label:
             covered = mine.text if len(mine.text) < 30 else f"{mine.text[:29]}…"
             return f"'{covered}': {mine.label} / {yours.label}"
-    return "other brackets"
+    return "different brackets"
 
 
 def _span_difference(text: str, mine: Sequence[Span], yours: Sequence[Span]) -> str:
-    told = []
-    for own, there in ((mine, yours), (yours, mine)):
-        span = next((span for span in own if span not in there), None)
-        told.append(f"{span.label} '{text[span.start : span.end]:.30}'" if span else "nothing")
-    return " / ".join(told)
+    parts = []
+    for these, those in ((mine, yours), (yours, mine)):
+        span = next((span for span in these if span not in those), None)
+        parts.append(f"{span.label} '{text[span.start : span.end]:.30}'" if span else "nothing")
+    return " / ".join(parts)
 
 
-def describe_word(example: Example, place: int) -> str:
-    """A word, or a span, by its number from 0, as messages name it."""
+def describe_word(example: Example, index: int) -> str:
+    """Return a word or span by its index, as messages name it."""
     if isinstance(example.label, CharSpans):
-        span = example.label.spans[place]
+        span = example.label.spans[index]
         return f"'{example.text[span.start : span.end]:.40}'"
-    return f"word {place + 1} '{example.words[place]}'"
+    return f"word {index + 1} '{example.words[index]}'"

@@ -1,4 +1,4 @@
-"""The whole examination of files: read them, look at every text, say what is wrong."""
+"""Check files: read them, examine every text, report findings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from weft.text.read import Columns
 
 @dataclass(frozen=True)
 class Examination:
-    """What was opened and seen on the way to a diagnosis; --fix needs it."""
+    """The diagnosis of files, with the intermediate results that --fix needs."""
 
-    found: Any  # the opened files
-    seen: Survey
+    files: Any  # the opened files
+    survey: Survey
     copies: DuplicateIndex
     diagnosis: Diagnosis
 
@@ -37,13 +37,13 @@ def check(
     limit: int = 512,
     near: bool = True,
 ) -> Diagnosis:
-    """Look for what is wrong with labelled texts, pairs, tagged words, spans and trees.
+    """Find faults in labelled texts, pairs, tagged words, spans and trees.
 
     Two files are train and test, three train, dev and test. Columns are names or positions.
     """
     listed = [files] if isinstance(files, str) else list(files)
-    found = open_for_check(listed, text, other, label, target, task, format, limit)
-    return examine_files(found, task, limit, near).diagnosis
+    opened = open_for_check(listed, text, other, label, target, task, format, limit)
+    return examine_files(opened, task, limit, near).diagnosis
 
 
 def open_for_check(
@@ -57,11 +57,13 @@ def open_for_check(
     limit: int,
     names: Any = (),
 ) -> Any:
-    """Open the files for an examination."""
+    """Open files for checking."""
     if limit < 1:
-        raise UserError(f"--limit should be 1 or more words, got {limit}.")
-    named = [None if column == "" else column for column in (text, label, other)]
-    columns = Columns(named[0], named[1], text_pair=named[2], writes=task == "seq2seq")
+        raise UserError(f"--limit must be 1 or more words, got {limit}.")
+    requested = [None if column == "" else column for column in (text, label, other)]
+    columns = Columns(
+        requested[0], requested[1], text_pair=requested[2], label_is_text=task == "seq2seq"
+    )
     return open_files(files, columns, format or None, target, names, task)
 
 
@@ -73,12 +75,14 @@ def examine_files(
     max_places: int | None = None,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Examination:
-    """Look at every text of the opened files; a finding keeps `most` places, or all."""
+    """Examine every text of the opened files; a finding keeps `max_places`, or all."""
     parallel = PARALLEL in files.formats.values()
     texts = parallel and not task and not holds_labels(files)
     paired = True if texts or task == "seq2seq" else None if not task else False
-    seen = survey_sources(files.sources, on_progress, paired)
-    diagnosis, copies = diagnose(
-        seen, files.paths, limit, near, files.tallies, files.findings, max_places
+    surveyed = survey_sources(files.sources, on_progress, paired)
+    diagnosis, duplicates = diagnose(
+        surveyed, files.paths, limit, near, files.tallies, files.findings, max_places
     )  # fmt: skip
-    return Examination(files, seen, copies, remove_fix_hints(diagnosis) if parallel else diagnosis)
+    return Examination(
+        files, surveyed, duplicates, remove_fix_hints(diagnosis) if parallel else diagnosis
+    )

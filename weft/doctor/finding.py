@@ -1,4 +1,4 @@
-"""What the doctor says: findings with places and advice, and the figures around them."""
+"""The diagnosis of a dataset: findings with places and advice, and statistics."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-MAX_SHOWN_PLACES = 20  # places of a finding that a page shows; --json has all of them
+MAX_SHOWN_PLACES = 20  # on a page; --json has all of them
 
 
 @dataclass(frozen=True)
 class SentenceSketch:
-    """A sentence to draw: its words, with tags and the right ones, or with heads and relations."""
+    """A sentence to draw: words with given and corrected tags, or with heads and relations."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class SentenceSketch:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something was found: 'file:line', an excerpt, and the other side of it."""
+    """The place of a finding: 'file:line', an excerpt, and details."""
 
     where: str
     text: str = ""
@@ -32,11 +32,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found, how often, where first, and what to do about it."""
+    """A kind of fault, its count, its first places, and how to fix it."""
 
     kind: str
     level: Level
-    title: str  # a full sentence with the number in it
+    title: str  # a full sentence that includes the count
     count: int
     places: tuple[Place, ...]
     fix: str
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass
 class RowTally:
-    """How often something was seen, and in which rows."""
+    """A count and the rows it comes from."""
 
     count: int = 0
     rows: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class RowTally:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many texts of each split have from edges[i] to below edges[i + 1] words."""
+    """Counts of texts per split with edges[i] up to, not including, edges[i + 1] words."""
 
     edges: tuple[int, ...] = ()
     counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -64,60 +64,60 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Targets:
-    """The other side of pairs: how long targets are."""
+    """Statistics of target texts."""
 
-    lengths: dict[str, dict[str, float]]  # by split: words a target
+    lengths: dict[str, dict[str, float]]  # by split: words per target
     histogram: Histogram
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything the doctor found out about a set of files."""
+    """All findings and statistics of a set of files."""
 
     files: dict[str, str]  # by split
     rows: dict[str, int]  # by split
     findings: tuple[Finding, ...]  # worst first
-    lengths: dict[str, dict[str, float]]  # by split: words a text
+    lengths: dict[str, dict[str, float]]  # by split: words per text
     histogram: Histogram
     labels: dict[str, dict[str, int]]  # by label, then by split
-    scripts: dict[str, int]  # texts by their dominating script
+    scripts: dict[str, int]  # texts by their main script
     layers: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # by kind
-    targets: Targets | None = None  # where labels are texts of their own
-    # By side, then by split: words, different words, and the share that the first split has not.
+    targets: Targets | None = None  # if labels are target texts
+    # By side, then by split: words, distinct words, and the fraction absent from the first split.
     words: dict[str, dict[str, tuple[int, int, float]]] = field(default_factory=dict)
 
     @property
     def worst(self) -> Level | None:
-        """The level of the worst finding, None when there is nothing to say."""
+        """The level of the worst finding, None without findings."""
         return self.findings[0].level if self.findings else None
 
     def first(self, count: int) -> "Diagnosis":
-        """The same with the first places of each finding."""
+        """Return the diagnosis with the first `count` places of each finding."""
         kept = tuple(replace(finding, places=finding.places[:count]) for finding in self.findings)
         return replace(self, findings=kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dicts, lists and numbers."""
+        """Return plain dicts, lists and numbers."""
         return asdict(self)
 
 
 def sort_by_level(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The worst first; within a level as they were found."""
+    """Sort findings by level, the worst first; the order within a level stays."""
     return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
 def agree(count: int, one: str, more: str) -> str:
-    """The form that agrees with the number."""
+    """Return the verb form that agrees with the count."""
     return one if count == 1 else more
 
 
 def pluralise(count: int, one: str, more: str = "") -> str:
-    """'1 text', '2,345 texts'."""
+    """Return '1 text', '2,345 texts'."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def excerpt(text: str, width: int = 120) -> str:
-    """The text on one line, cut where it gets long, with what cannot be seen spelt out."""
+    """Return the text on one line, truncated, with invisible characters escaped."""
     flat = " ".join(text[: 8 * width].split())
     if not flat.isprintable():
         flat = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in flat)

@@ -1,4 +1,4 @@
-"""A cleaned copy of every file, and a list of what was changed; the files stay as they are."""
+"""Write a cleaned copy of every file and a log of the changes."""
 
 import json
 import os
@@ -31,29 +31,29 @@ from weft.untrusted import parse_integer
 CHANGES = "changes.jsonl"
 SQUAD = "squad"
 _WRITABLE = ("csv", "tsv", "jsonl", "fasttext", "lines", "parquet")
-_ONE_LINE = ("tsv", "fasttext", "lines")  # formats that cannot hold a line break in a text
+_ONE_LINE = ("tsv", "fasttext", "lines")  # formats without line breaks in texts
 
 Note = Callable[[Example, str, object, object], None]
 
 
 @dataclass(frozen=True)
 class FixResult:
-    """What was written, how often each thing was done, and what a copy could not hold."""
+    """The written files, counts of changes, and what the copies could not keep."""
 
     files: dict[str, Path]
     changes: Path
     counts: Counter[str]
-    lost: tuple[str, ...]  # a sentence each
+    lost: tuple[str, ...]  # one sentence each
 
 
-def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixResult:
-    """Write the cleaned copies to a folder, or one file to a file; nothing is overwritten."""
+def fix(files: Files, survey: Survey, duplicates: DuplicateIndex, out: str) -> FixResult:
+    """Write cleaned copies to a folder, or one file to a file; never overwrite."""
     targets, changes = _resolve_targets(files, out)
     kinds = {name: _target_format(files, name, target) for name, target in targets.items()}
     lost = tuple(_lost_columns(files, targets, kinds))
-    right = _label_corrections(survey)
-    drops = _rows_to_drop(survey, copies, right)
-    disputed = {int(row) for rows in copies.conflicts() for row in rows}
+    corrections = _label_corrections(survey)
+    drops = _rows_to_drop(survey, duplicates, corrections)
+    disputed = {int(row) for rows in duplicates.conflicts() for row in rows}
     counts: Counter[str] = Counter()
     changes.parent.mkdir(parents=True, exist_ok=True)
     with atomic_jsonl(changes) as log:
@@ -65,17 +65,19 @@ def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixRe
             row |= {"sentence": example.id} if example.id else {}
             row["what"] = what
             row |= {"before": before, "after": after}
-            log.write(json.dumps(row, ensure_ascii=False, default=asdict))  # answers are a record
+            log.write(
+                json.dumps(row, ensure_ascii=False, default=asdict)
+            )  # answers are a dataclass
             log.write("\n")
 
         for split in survey.splits:
-            kind, given = kinds[split.name], files.formats[split.name]
-            if given in STRUCTURED_FORMATS:
+            kind, file_format = kinds[split.name], files.formats[split.name]
+            if file_format in STRUCTURED_FORMATS:
                 _fix_structured(files, split, survey, drops, disputed, targets[split.name], note)
                 continue
-            rows = _clean_rows(split, drops, right, disputed, note, kind in _ONE_LINE)
+            rows = _clean_rows(split, drops, corrections, disputed, note, kind in _ONE_LINE)
             path, target = files.paths[split.name], targets[split.name]
-            if kind == given and kind in COLUMN_FORMATS:
+            if kind == file_format and kind in COLUMN_FORMATS:
                 rewrite(rows, path, str(target), kind, files.columns[split.name])
             elif kind == SQUAD:
                 write_squad(rows, target)
@@ -88,7 +90,7 @@ def fix(files: Files, survey: Survey, copies: DuplicateIndex, out: str) -> FixRe
 
 
 def _example_at(where: str) -> Example:
-    """A place as notes are made of it."""
+    """Return an empty Example at a 'file:line' place, for the log."""
     file, _, line = where.rpartition(":")
     return Example("", None, "", file or where, parse_integer(line) or 0)
 
@@ -102,132 +104,144 @@ def _fix_structured(
     target: Path,
     note: Note,
 ) -> None:
-    """The copy of a file that says something of words: lines are mended, or whole sentences go."""
+    """Write the copy of an annotated file: fix lines, or drop whole sentences."""
     name, kind = split.name, files.formats[split.name]
     path, columns = files.paths[name], files.columns[name]
-    mine = {row - split.start: why for row, why in drops.items() if survey.split_of(row) is split}
-    right = {
+    dropped = {
+        row - split.start: why for row, why in drops.items() if survey.split_of(row) is split
+    }
+    corrections = {
         layer: {t.label: t.meant for t in find_slips(survey, layer) if t.kind in CERTAIN_KINDS}
         for layer in NOUNS
     }
     first = next(iter(tagging_schemes(files.paths, files.formats, files.columns).values()), "")
-    found = list(
-        fix_lines.line_edits(path, kind, columns, mine, right, "" if first == "IO" else first)
+    edits = list(
+        fix_lines.line_edits(
+            path, kind, columns, dropped, corrections, "" if first == "IO" else first
+        )
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     if kind == "standoff":
-        fix_lines.copy_brat(path, target, found)
+        fix_lines.copy_brat(path, target, edits)
     else:
-        fix_lines.copy_with_edits(path, str(target), found)
-    for edit in found:
+        fix_lines.copy_with_edits(path, str(target), edits)
+    for edit in edits:
         note(Example("", None, edit.id, edit.file, edit.line), edit.what, edit.before, edit.after)
     for fault in find_faults(path, kind, columns):
         if fault.kind not in fix_lines.FIXABLE_FAULTS:
-            note(_example_at(fault.where), f"left: {fault.kind}", fault.told, fault.told)
+            note(_example_at(fault.where), f"left: {fault.kind}", fault.detail, fault.detail)
     for what, places in files.tallies[name].places.items():
         for where in places:
             note(_example_at(where), f"left: {what}", "", "")
     for row, example in enumerate(split.source(), split.start):
         if row in disputed and row not in drops:
-            told = "left: the same sentence is annotated otherwise elsewhere"
-            note(example, told, example.text, example.text)
+            reason = "left: the same sentence is annotated differently elsewhere"
+            note(example, reason, example.text, example.text)
 
 
 def _resolve_targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
-    place = Path(out)
-    folders = "standoff" in files.formats.values()  # a text and its annotation are two files
-    single = len(files.paths) == 1 and bool(place.suffix) and not place.is_dir() and not folders
-    if place.is_file() and not single:
-        raise UserError(f"{out}: a file, but several are written. Pass a folder to --fix.")
+    path_out = Path(out)
+    folders = "standoff" in files.formats.values()  # BRAT has two files per text
+    single = (
+        len(files.paths) == 1 and bool(path_out.suffix) and not path_out.is_dir() and not folders
+    )
+    if path_out.is_file() and not single:
+        raise UserError(f"{out}: a file, but --fix writes several. Pass a folder.")
     targets: dict[str, Path] = {}
     for name, path in files.paths.items():
-        given = Path(path)
-        file = given.name
-        if files.formats[name] == "standoff" and given.is_file():
-            file = given.stem  # a folder
+        source = Path(path)
+        file = source.name
+        if files.formats[name] == "standoff" and source.is_file():
+            file = source.stem  # a folder
         if files.formats[name] not in (*_WRITABLE, *STRUCTURED_FORMATS, SQUAD):
-            file = f"{Path(strip_compression(given.name)[0]).stem}.jsonl"
+            file = f"{Path(strip_compression(source.name)[0]).stem}.jsonl"
         if any(other.name == file for other in targets.values()):
             file = f"{name}-{file}"
-        targets[name] = place if single else place / file
-    folder = place.parent if single else place
+        targets[name] = path_out if single else path_out / file
+    folder = path_out.parent if single else path_out
     changes = folder / CHANGES
     for target in (*targets.values(), changes):
         if os.path.lexists(target):
-            raise UserError(f"{target} exists already. Pass another place to --fix.")
+            raise UserError(f"{target} already exists. Pass another path to --fix.")
     return targets, changes
 
 
 def _target_format(files: Files, name: str, target: Path) -> str:
-    """The format of a copy: that of the file, unless the copy's ending says another."""
-    given, wanted = (
+    """Return the format of a copy: that of the file, unless the target ending differs."""
+    source_ending, target_ending = (
         Path(strip_compression(str(path))[0]).suffix for path in (files.paths[name], target)
     )
-    other = FORMAT_BY_ENDING.get(wanted)
+    other = FORMAT_BY_ENDING.get(target_ending)
     if files.formats[name] in (*STRUCTURED_FORMATS, SQUAD):
-        if wanted != given and other and other != files.formats[name]:
+        if target_ending != source_ending and other and other != files.formats[name]:
             raise UserError(
-                f"{target}: a copy of {files.paths[name]} keeps its format, for {other} could not "
-                f"hold what is known of its words. Name it like {Path(files.paths[name]).name}."
+                f"{target}: {other} cannot hold the annotation of {files.paths[name]}. Keep its "
+                f"format: name the copy like {Path(files.paths[name]).name}."
             )
         return files.formats[name]
-    if wanted != given and other in _WRITABLE:
+    if target_ending != source_ending and other in _WRITABLE:
         return other
     return files.formats[name] if files.formats[name] in _WRITABLE else "jsonl"
 
 
 def _lost_columns(files: Files, targets: dict[str, Path], kinds: dict[str, str]) -> Iterator[str]:
     for name, path in files.paths.items():
-        given, kind = files.formats[name], kinds[name]
-        if given != kind and given in COLUMN_FORMATS:
-            others = extra_columns(path, files.columns[name], given)
+        file_format, kind = files.formats[name], kinds[name]
+        if file_format != kind and file_format in COLUMN_FORMATS:
+            others = extra_columns(path, files.columns[name], file_format)
             if others:
-                told = ", ".join(others)
+                names = ", ".join(others)
                 yield (
-                    f"{targets[name]} holds texts and labels; other columns of {path} are left "
-                    f"out: {told}. Write {given} to keep them."
+                    f"{targets[name]} holds only texts and labels; other columns of {path} are "
+                    f"dropped: {names}. Write {file_format} to keep them."
                 )
 
 
 def _label_corrections(survey: Survey) -> dict[str, str]:
     if survey.scale:
         return {}
-    return {twin.label: twin.meant for twin in find_variants(count_labels(survey)) if twin.clear}
+    return {
+        variant.label: variant.meant
+        for variant in find_variants(count_labels(survey))
+        if variant.clear
+    }
 
 
-def _correct_label(label: Label, right: dict[str, str]) -> Label:
+def _correct_label(label: Label, corrections: dict[str, str]) -> Label:
     if isinstance(label, tuple):
-        return tuple(right.get(name, name) for name in label)
-    return right.get(label, label) if isinstance(label, str) else label
+        return tuple(corrections.get(name, name) for name in label)
+    return corrections.get(label, label) if isinstance(label, str) else label
 
 
-def _rows_to_drop(survey: Survey, copies: DuplicateIndex, right: dict[str, str]) -> dict[int, str]:
-    """Rows to leave out, and why."""
+def _rows_to_drop(
+    survey: Survey, duplicates: DuplicateIndex, corrections: dict[str, str]
+) -> dict[int, str]:
+    """Return the rows to drop, with reasons."""
     drops: dict[int, str] = {}
     for split in survey.splits:
-        for row in _repeated_rows(survey, copies, split, right):
-            drops[int(row)] = "dropped: the same text and label stand above"
-    # Only what is learnt from is cleaned of what is measured on.
-    learnt = copies.group[: survey.splits[0].rows]
+        for row in _repeated_rows(survey, duplicates, split, corrections):
+            drops[int(row)] = "dropped: same text and label as an earlier row"
+    # Test texts are removed from the training data, not the other way round.
+    train_groups = duplicates.group[: survey.splits[0].rows]
     for number, split in enumerate(survey.splits[1:], 1):
-        leaked = copies.leaked(number)
-        for row in np.flatnonzero(np.isin(learnt, list(leaked))).tolist():
-            told = "the same" if leaked[int(learnt[row])] else "nearly the same"
-            drops.setdefault(row, f"dropped: {told} text is in {split.name}")
+        leaked = duplicates.leaked(number)
+        for row in np.flatnonzero(np.isin(train_groups, list(leaked))).tolist():
+            likeness = "same" if leaked[int(train_groups[row])] else "nearly the same"
+            drops.setdefault(row, f"dropped: {likeness} text is in {split.name}")
     return drops
 
 
 def _repeated_rows(
-    survey: Survey, copies: DuplicateIndex, split: Split, right: dict[str, str]
+    survey: Survey, duplicates: DuplicateIndex, split: Split, corrections: dict[str, str]
 ) -> np.ndarray:
     numbers: dict[Label, int] = {}
-    mended = [_correct_label(label, right) for label in survey.label_names()]
+    corrected = [_correct_label(label, corrections) for label in survey.label_names()]
     by_number = np.array(
-        [numbers.setdefault(label, len(numbers)) for label in mended] + [NO_LABEL], np.int64
+        [numbers.setdefault(label, len(numbers)) for label in corrected] + [NO_LABEL], np.int64
     )
     rows = np.arange(split.start, split.start + split.rows)
-    rows = rows[(copies.group[rows] != NO_ROW) & copies.telling[rows]]
-    keys = copies.group[rows] * (len(numbers) + 1) + by_number[survey.label[rows]] + 1
+    rows = rows[(duplicates.group[rows] != NO_ROW) & duplicates.is_significant[rows]]
+    keys = duplicates.group[rows] * (len(numbers) + 1) + by_number[survey.label[rows]] + 1
     _, first = np.unique(keys, return_index=True)
     again = np.ones(len(rows), bool)
     again[first] = False
@@ -237,7 +251,7 @@ def _repeated_rows(
 def _clean_rows(
     split: Split,
     drops: dict[int, str],
-    right: dict[str, str],
+    corrections: dict[str, str],
     disputed: set[int],
     note: Note,
     one_line: bool,
@@ -252,7 +266,7 @@ def _clean_rows(
             continue
         if text != example.text:
             note(example, "text cleaned", example.text, text)
-        label = _correct_label(example.label, right)
+        label = _correct_label(example.label, corrections)
         if label != example.label:
             note(example, "label corrected", example.label, label)
         if number in disputed:

@@ -1,4 +1,4 @@
-"""Findings by row number, turned into places by reading those rows once more."""
+"""Findings by row number, completed by reading those rows again."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -13,82 +13,82 @@ from weft.text.example import Example
 
 @dataclass(frozen=True)
 class RowRef:
-    """A row, and perhaps the row that it clashes with, by their numbers among all rows."""
+    """A row, and the row it conflicts with if any, numbered over all splits."""
 
     row: int
     other: int | None = None
     detail: str = ""
-    place: int | None = None  # of the word that is meant
+    word: int | None = None  # index of the word
 
 
 @dataclass(frozen=True)
 class PendingFinding:
-    """A finding whose texts were not read again yet."""
+    """A finding before its texts are read again for excerpts."""
 
     kind: str
     level: Level
     title: str
     count: int
-    spots: tuple[RowRef, ...]
+    rows: tuple[RowRef, ...]
     fix: str
-    explain: Callable[[Example], str] | None = None  # what to say of a place, from its text
-    compare: Callable[[Example, Example], str] | None = None  # the same of a place and the other
+    explain: Callable[[Example], str] | None = None  # describes a place from its text
+    compare: Callable[[Example, Example], str] | None = None  # describes a place and the other
 
 
 def row_refs(split: Split, rows: Iterable[int]) -> tuple[RowRef, ...]:
-    """Rows of one split as spots."""
+    """Return references to rows of one split."""
     return tuple(RowRef(split.start + row) for row in rows)
 
 
 def complete_findings(
     pending: Iterable[PendingFinding], survey: Survey, max_places: int | None = MAX_SHOWN_PLACES
 ) -> list[Finding]:
-    """The findings, with file, line and excerpt of the first `most` places, None for all."""
+    """Return the findings with file, line and excerpt of the first `max_places`, None for all."""
     pending = list(pending)
     wanted: dict[str, set[int]] = defaultdict(set)
-    for draft in pending:
-        for spot in draft.spots[:max_places]:
-            for row in (spot.row, spot.other):
+    for finding in pending:
+        for ref in finding.rows[:max_places]:
+            for row in (ref.row, ref.other):
                 if row is not None:
                     split = survey.split_of(row)
                     wanted[split.name].add(row - split.start)
-    found = reread_rows(survey.splits, wanted)
+    examples = reread_rows(survey.splits, wanted)
 
     def example(row: int) -> tuple[str, Example]:
         split = survey.split_of(row)
-        example = found[split.name, row - split.start]
+        example = examples[split.name, row - split.start]
         number = f"{split.name}, row {row - split.start + 1:,}"
         return (example.where if example.file else number), example
 
-    def place(spot: RowRef, draft: PendingFinding) -> Place:
-        where, here = example(spot.row)
-        known = here.id and annotation_hash(here) is not None
-        told = (
+    def place(ref: RowRef, finding: PendingFinding) -> Place:
+        where, here = example(ref.row)
+        is_annotated = here.id and annotation_hash(here) is not None
+        details = (
             [sentence_name(here.id, 0, "sentence" if is_sentence(here) else "text")]
-            if known
+            if is_annotated
             else []
         )
-        if spot.place is not None:
-            told.append(describe_word(here, spot.place))
-        told += [spot.detail] if spot.detail else []
-        if draft.explain is not None:
-            told.append(draft.explain(here))
-        if spot.other is not None:
-            other, there = example(spot.other)
-            if draft.compare is not None:
-                told.append(draft.compare(here, there))
-            same = there.whole == here.whole
-            told.append(other if same else f"{other}: {excerpt(there.whole)}")
-        return Place(where, excerpt(here.whole), " · ".join(told))
+        if ref.word is not None:
+            details.append(describe_word(here, ref.word))
+        details += [ref.detail] if ref.detail else []
+        if finding.explain is not None:
+            details.append(finding.explain(here))
+        if ref.other is not None:
+            other, counterpart = example(ref.other)
+            if finding.compare is not None:
+                details.append(finding.compare(here, counterpart))
+            same = counterpart.full_text == here.full_text
+            details.append(other if same else f"{other}: {excerpt(counterpart.full_text)}")
+        return Place(where, excerpt(here.full_text), " · ".join(details))
 
     return [
         Finding(
-            kind=draft.kind,
-            level=draft.level,
-            title=draft.title,
-            count=draft.count,
-            places=tuple(place(spot, draft) for spot in draft.spots[:max_places]),
-            fix=draft.fix,
+            kind=finding.kind,
+            level=finding.level,
+            title=finding.title,
+            count=finding.count,
+            places=tuple(place(ref, finding) for ref in finding.rows[:max_places]),
+            fix=finding.fix,
         )
-        for draft in pending
+        for finding in pending
     ]

@@ -1,4 +1,4 @@
-"""One pass over every text: hashes, counts and numbered words, but no texts, are kept."""
+"""Survey every text in one pass; keep hashes, counts and word ids, but no texts."""
 
 import math
 import unicodedata
@@ -21,7 +21,7 @@ from weft.doctor.words import normalise, split_words
 from weft.text.example import CharSpans, Example, Label, WordAnnotations
 from weft.text.formats.features import is_matrix_reference
 
-ExampleSource = Callable[[], Iterator[Example]]  # examples that can be gone through more than once
+ExampleSource = Callable[[], Iterator[Example]]  # can be iterated more than once
 ProgressCallback = Callable[[int], None]
 NO_LABEL = -1
 DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
@@ -40,44 +40,44 @@ class Split:
     lengths: Counter[int] = field(default_factory=Counter)  # words a text
     scripts: dict[str, RowTally] = field(default_factory=dict)
     damage: dict[str, RowTally] = field(default_factory=dict)
-    composed: int = 0  # texts with letters in NFC that NFD would write as two characters
+    composed: int = 0  # texts with composed (NFC) letters
     empty: RowTally = field(default_factory=RowTally)
     single: RowTally = field(default_factory=RowTally)  # texts of one word
     unlabelled: RowTally = field(default_factory=RowTally)
-    lone: RowTally = field(default_factory=RowTally)  # of two texts, the second is missing
-    twice: RowTally = field(default_factory=RowTally)  # or the same as the first
+    lone: RowTally = field(default_factory=RowTally)  # pairs without a second text
+    twice: RowTally = field(default_factory=RowTally)  # pairs of equal texts
     labels: dict[str, RowTally] = field(default_factory=dict)
-    layers: dict[str, dict[str, RowTally]] = field(default_factory=dict)  # of words, by kind
-    words: array = field(default_factory=lambda: array("i"))  # of each text that has some
+    layers: dict[str, dict[str, RowTally]] = field(default_factory=dict)  # annotations, by kind
+    words: array = field(default_factory=lambda: array("i"))  # word count of each non-empty text
     filled: array = field(default_factory=lambda: array("q"))  # the rows of these texts
 
     def longer_than(self, words: float) -> list[tuple[int, int]]:
-        """(words, row) of the texts with more words, the longest first."""
+        """Return (words, row) of texts with more words, the longest first."""
         counts = np.array(self.words, np.int64)
         found = np.flatnonzero(counts > words)
         order = found[np.argsort(-counts[found], kind="stable")]
         return [(int(counts[i]), self.filled[i]) for i in order]
 
-    uncounted: int = 0  # rows whose label came after DISTINCT others
+    uncounted: int = 0  # rows with a label after DISTINCT others
 
 
 class Survey:
-    """All splits, with what is known of each row in arrays over all rows."""
+    """All splits, with arrays over all rows."""
 
     def __init__(self, pairs: bool = False) -> None:
         self.splits: list[Split] = []
         self.corpus = WordIndex()
-        self.pairs = TargetStats() if pairs else None  # of labels that are texts of their own
+        self.pairs = TargetStats() if pairs else None  # if labels are target texts
         self._same = array("q")  # hash of the normalised text
         self._bytes = array("q")  # hash of the text itself
         self._label = array("i")  # number of the label, NO_LABEL for none
         self._empty = array("b")
         self._numbers: dict[Label, int] = {}
         self.variation = TagVariation()
-        self.two = False  # whether rows have two texts
-        self.sentences = False  # whether rows are sentences with their words
-        self.structured = False  # whether something is known of words or stretches
-        self._words = 0  # different labels that are no numbers
+        self.two = False  # rows have two texts
+        self.sentences = False  # rows are sentences with words
+        self.structured = False  # rows have word or span annotations
+        self._words = 0  # distinct non-numeric labels
         self._fractions = False
 
     @property
@@ -86,17 +86,17 @@ class Survey:
 
     @property
     def unit(self) -> str:
-        """What a row is called."""
+        """The noun for a row."""
         return "sentence" if self.sentences else "pair" if self.two else "text"
 
     @property
     def unlabelled(self) -> bool:
-        """Whether nothing is known of any text but the text itself."""
+        """True if no text has a label or annotation."""
         return not self._numbers
 
     @property
     def scale(self) -> bool:
-        """Whether the labels are numbers on a scale (0.5, 3.2) rather than classes."""
+        """True if labels are numbers on a scale (0.5, 3.2) rather than classes."""
         return self._fractions and self._words <= STRAY * len(self._numbers)
 
     @property
@@ -113,23 +113,23 @@ class Survey:
 
     @property
     def filled(self) -> np.ndarray:
-        """Rows that have a text at all."""
+        """Rows with a non-empty text."""
         return np.flatnonzero(np.frombuffer(self._empty, np.int8) == 0) if self.rows else self.same
 
     def label_names(self) -> list[Label]:
-        """Labels by their numbers."""
+        """Return the labels by their ids."""
         return list(self._numbers)
 
     def split_of(self, row: int) -> Split:
-        """Where a row of the numbering of all belongs."""
+        """Return the split of a row numbered over all splits."""
         return next(s for s in reversed(self.splits) if s.start <= row)
 
     def owners(self) -> np.ndarray:
-        """(rows,) the number of each row's split."""
+        """Return the split index of each row, (rows,)."""
         return np.repeat(np.arange(len(self.splits)), [split.rows for split in self.splits])
 
-    def take(self, split: Split, row: int, example: Example) -> None:
-        """One more row."""
+    def add(self, split: Split, row: int, example: Example) -> None:
+        """Add a row."""
         text = example.text
         if example.other is not None:
             self._take_other(split, row, text, example.other)
@@ -138,13 +138,13 @@ class Survey:
         self._same.append(hash(flat))
         self._bytes.append(hash(text))
         self._empty.append(not flat)
-        known = annotation_hash(example)
+        annotation = annotation_hash(example)
         if self.pairs is not None:
             self._take_target(split, row, example, flat)
-        elif known is None:
+        elif annotation is None:
             self._take_label(split, row, example.label)
         else:
-            self._take_layers(split, row, example, known)
+            self._take_layers(split, row, example, annotation)
         self.corpus.add([] if is_matrix_reference(text) else split_words(flat))
         if not flat:
             split.empty.add(row)
@@ -163,7 +163,7 @@ class Survey:
             split.composed += not unicodedata.is_normalized("NFD", text)
 
     def _take_other(self, split: Split, row: int, text: str, other: str) -> None:
-        """The second text of a row."""
+        """Record the second text of a row."""
         self.two = True
         if not other.strip():
             split.lone.add(row)
@@ -171,10 +171,10 @@ class Survey:
             split.twice.add(row)
 
     def _take_target(self, split: Split, row: int, example: Example, flat: str) -> None:
-        """What a text should become; only its hash is kept."""
+        """Record the target of a text; only its hash is kept."""
         assert self.pairs is not None
         target = target_text(example.label)
-        self.pairs.take(split, row, example.text, flat, target)
+        self.pairs.add(split, row, example.text, flat, target)
         if not target.strip():
             self._label.append(NO_LABEL)
             split.unlabelled.add(row)
@@ -202,7 +202,7 @@ class Survey:
                 split.uncounted += 1
 
     def _take_layers(self, split: Split, row: int, example: Example, known: int) -> None:
-        """What is known of words: counted by kind, and numbered so that copies can be compared."""
+        """Count annotations by kind, and number them so that duplicates can be compared."""
         self.structured = True
         self.sentences = self.sentences or is_sentence(example)
         self._label.append(self._numbers.setdefault(known, len(self._numbers)))
@@ -213,10 +213,10 @@ class Survey:
                     table.setdefault(name, RowTally()).add(row)
         label = example.label
         if isinstance(label, WordAnnotations) and label.main in label.columns:
-            self.variation.take(split.start + row, example.words, label.columns[label.main])
+            self.variation.add_sentence(split.start + row, example.words, label.columns[label.main])
         elif isinstance(label, CharSpans):
-            self.variation.take_spans(split.start + row, example.text, label.spans)
-        elif label is not None and str(label).isdecimal():  # the class of a rated tree
+            self.variation.add_spans(split.start + row, example.text, label.spans)
+        elif label is not None and str(label).isdecimal():  # the class of a sentiment tree
             self._count(split, row, label)
 
 
@@ -225,7 +225,7 @@ def survey_sources(
     on_progress: ProgressCallback = lambda rows: None,
     pairs: bool | None = None,
 ) -> Survey:
-    """Go through every source once; whether labels are texts of their own is seen, or said."""
+    """Read every source once; `pairs` says if labels are target texts, None to detect it."""
     out: Survey | None = None
     for name, source in sources.items():
         rows = source()
@@ -236,7 +236,7 @@ def survey_sources(
         split = Split(name, source, out.rows)
         out.splits.append(split)
         for row, example in enumerate(rows):
-            out.take(split, row, example)
+            out.add(split, row, example)
             split.rows = row + 1
             if split.rows % STEP == 0:
                 on_progress(STEP)
@@ -245,7 +245,7 @@ def survey_sources(
 
 
 def reread_rows(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:
-    """{(split, row): Example} for rows that a finding wants to show."""
+    """Return {(split, row): Example} for the rows that findings show."""
     out: dict[tuple[str, int], Example] = {}
     for split in splits:
         rows = set(wanted.get(split.name, ()))
@@ -261,7 +261,7 @@ def reread_rows(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) ->
 
 
 def parse_number(label: Label) -> float | None:
-    """The finite number that a label is, if it is one."""
+    """Return a label as a finite number, if it is one."""
     try:
         value = float(label)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -115,7 +115,7 @@ def _explain_pairs(
     """Two texts side by side, the words of both weighed; the mark between them has no weight."""
     from weft.explain import attention, gradients
 
-    texts = [one.whole for one in given]
+    texts = [one.full_text for one in given]
     seconds = [len(one.text) + len(PAIR_SEPARATOR) for one in given]
     if method == OCCLUSION:
         read = _read_pairs(predictor, given, seconds)
@@ -153,7 +153,7 @@ def _read_pairs(
     for rows, _ in cast("NeuralEngine", predictor.engine).batches(given):
         for row in rows:
             pieces[row.text] += [(*span, 0.0) for span in token_offsets(row, seconds[row.text])]
-    return [sum_by_word(e.whole, found) for e, found in zip(given, pieces, strict=True)]
+    return [sum_by_word(e.full_text, found) for e, found in zip(given, pieces, strict=True)]
 
 
 def _add_separator(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:

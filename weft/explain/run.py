@@ -128,7 +128,12 @@ def _show_answers(predictor: Predictor, examples: Sequence[Example]) -> ExplainR
     answers = [Answer(None, 0.0)] if silent else predictor(examples)
     return ExplainRun(
         examples,
-        {"": [Explanation(e.whole, a, "", "", ()) for e, a in zip(examples, answers, strict=True)]},
+        {
+            "": [
+                Explanation(e.full_text, a, "", "", ())
+                for e, a in zip(examples, answers, strict=True)
+            ]
+        },
         {},
         gold=[_gold_span(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
     )

@@ -24,7 +24,7 @@ from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
-from weft.text.example import CharSpans, Example, Tally, WordAnnotations
+from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
 
@@ -179,7 +179,7 @@ def _preprocess(predictor: Predictor, one: str | Example) -> Example:
             (example,) = add_parses([example], parser)
     prepare = getattr(predictor.task, "prepare", None)
     known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))
-    return prepare(example, Tally()) if prepare is not None and known else example
+    return prepare(example, SkipCounter()) if prepare is not None and known else example
 
 
 def find_word(example: Example, word: str) -> int:

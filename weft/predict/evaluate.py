@@ -16,7 +16,7 @@ from weft.predict.preprocess import preprocess
 from weft.registry import check_types
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
-from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, Tally, WordAnnotations
+from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, SkipCounter, WordAnnotations
 
 
 @check_types
@@ -25,7 +25,7 @@ def evaluate(
     examples: Iterable[Example],
     *,
     on_bad_row: Literal["error", "skip"] = "error",
-    tally: Tally | None = None,
+    tally: SkipCounter | None = None,
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
     on_example: Callable[[Example, Answer], None] | None = None,
@@ -34,7 +34,7 @@ def evaluate(
 
     `look` is called with every example that was measured and its answer.
     """
-    tally = Tally() if tally is None else tally
+    tally = SkipCounter() if tally is None else tally
     examples = _check_examples(examples)
     task, space = predictor.task, predictor.space
     if hasattr(task, "read_mode"):
@@ -192,7 +192,7 @@ def missing_label_error(task: Any, example: Example) -> UserError:
     return UserError(f"{example.where}: no label. Give the label column with --label.")
 
 
-def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: Tally) -> Any:
+def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: SkipCounter) -> Any:
     try:
         if example.label is None and example.tree is None:
             raise missing_label_error(predictor.task, example)

@@ -24,7 +24,7 @@ from weft.predict.golden import (
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer, LabelSpace, Task, build_task
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats.features import not_text_error
 from weft.text.formats.recognise import is_matrix_file
 from weft.tokens.truncate import load_length_limits
@@ -145,7 +145,7 @@ class Predictor:
             return one
         ready = one
         if one.tree is not None and self.is_structured and hasattr(self.task, "prepare"):
-            ready = self.task.prepare(one, Tally())
+            ready = self.task.prepare(one, SkipCounter())
         return ready if self.is_structured and ready.words else one.text
 
     def embed(self, texts: Sequence[Input]) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree, iter_nodes, parse
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 
 PARSE_CHUNK_TEXTS = 1024  # texts that are parsed together
 
@@ -17,7 +17,7 @@ Parser = Callable[[list[str]], list[Any]]  # texts -> Answers with trees
 def preprocess(
     examples: Iterable[Example],
     task: Any,
-    tally: Tally,
+    tally: SkipCounter,
     on_bad_row: str = "error",
     parser: Parser | None = None,
 ) -> Iterator[Example]:

@@ -47,7 +47,7 @@ from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
 from weft.storage import copy_folder, lock_folder, write_text
 from weft.tasks.task import build_task
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.formats.parallel import resolve_files
 from weft.text.read import GUESSED_HEADER
 from weft.train.gradient_verdict import GradientHealth
@@ -275,7 +275,7 @@ def _detect_tasks(data: Data) -> tuple[str, ...]:
 
 def _header_note(data: Data) -> str:
     """Return a note if the first line of the training file was read as a header, else ""."""
-    tally = Tally()
+    tally = SkipCounter()
     next(example_source(data, data.train, tally)(), None)
     return (
         f"{data.train}:1: the first line is read as a header."

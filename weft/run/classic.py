@@ -24,7 +24,7 @@ from weft.run.split import Splits
 from weft.tasks.language import LanguageModelling
 from weft.tasks.tag import Tag
 from weft.tasks.task import LabelSpace, Task, compute_metrics
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.train.logger import RunLogger, truncate_metrics
 from weft.train.settings import Settings
 
@@ -63,7 +63,7 @@ class ClassicRun:
     space: LabelSpace
     splits: Splits
     logger: RunLogger
-    tally: Tally
+    tally: SkipCounter
     on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     stop_reason: str = ""  # set if the time limit ended training
     completed: float = 1.0  # fraction of the configured epochs
@@ -81,9 +81,9 @@ class ClassicRun:
             )
             self.part.fit(rows, held, self.space, watch=self._on_progress)
             return ClassicEngine(self.part, self.space)  # reads all
-        self.tally.open = True
+        self.tally.enabled = True
         texts, targets = self._load_split(self.splits.train, self.tally, "train")
-        self.tally.open = False
+        self.tally.enabled = False
         if not texts:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
@@ -144,12 +144,12 @@ class ClassicRun:
     def dev(self) -> LabelledTexts:
         """The dev split, kept in memory for the evaluations."""
         return (
-            self._load_split(self.splits.dev, Tally(), "dev")
+            self._load_split(self.splits.dev, SkipCounter(), "dev")
             if self.splits.dev
             else ([], np.empty(0))
         )
 
-    def _load_split(self, source: Source, tally: Tally, name: str) -> LabelledTexts:
+    def _load_split(self, source: Source, tally: SkipCounter, name: str) -> LabelledTexts:
         texts: list[str | Example] = []
         targets: list[Any] = []
         for example in self.logger.reading(labelled_only(source, self.data, tally), "reading"):
@@ -175,17 +175,19 @@ class ClassicRun:
                 )
         return texts, targets if self.is_structured else np.array(targets)
 
-    def _tokenise(self, source: Source | None, tally: Tally | None = None) -> Iterator[np.ndarray]:
+    def _tokenise(
+        self, source: Source | None, tally: SkipCounter | None = None
+    ) -> Iterator[np.ndarray]:
         """Yield the ids of every text, read lazily."""
         if tally is not None:
-            tally.open = True
+            tally.enabled = True
         examples = source() if source is not None else iter(())
         texts = (example.text for example in self.logger.reading(examples, "reading"))
         tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
         while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
             yield from tokenizer.ids(chunk)
         if tally is not None:
-            tally.open = False
+            tally.enabled = False
 
     def _on_progress(self, progress: Progress) -> bool:
         """Show progress; after an epoch, evaluate on dev and check the time limit."""

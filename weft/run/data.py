@@ -10,7 +10,7 @@ from weft import registry
 from weft.doctor.checks.label_variants import fold_label
 from weft.errors import UserError
 from weft.tasks.classify import Classify
-from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
 from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files
@@ -122,7 +122,9 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
     if manner in ("running", "documents") or len(files) > 1:
         return data, _describe_parallel(files, second) if manner == "labelled" else ()
     # Without a second text a task about two says itself which options name both.
-    asked = replace(_selected_columns(data), writes=task["kind"] == "seq2seq", strict=not pairs)
+    asked = replace(
+        _selected_columns(data), label_is_text=task["kind"] == "seq2seq", strict=not pairs
+    )
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
     found = plan_reading(paths, asked, data.format or None, tags=tags)
@@ -148,7 +150,7 @@ def _selected_columns(data: Data) -> Columns:
 def example_source(
     data: Data,
     path: str,
-    tally: Tally | None = None,
+    tally: SkipCounter | None = None,
     phrases: bool = False,
     mode: ReadMode = "labelled",
 ) -> Source:
@@ -191,7 +193,9 @@ def example_source(
     return lambda: rename_labels(examples(), data.names, BadRows(path, data.on_bad_row, tally))
 
 
-def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> Iterator[Example]:
+def _read_folder(
+    data: Data, path: str, tally: SkipCounter | None, mode: ReadMode
+) -> Iterator[Example]:
     """Yield the texts of all files in a folder, file by file."""
     some = False
     for name in list_files(path):
@@ -204,7 +208,9 @@ def _read_folder(data: Data, path: str, tally: Tally | None, mode: ReadMode) -> 
         raise UserError(f"{path}: every file in the folder is empty. Put text in one.")
 
 
-def _skip_blank(examples: Iterator[Example], path: str, tally: Tally | None) -> Iterator[Example]:
+def _skip_blank(
+    examples: Iterator[Example], path: str, tally: SkipCounter | None
+) -> Iterator[Example]:
     """Yield the examples that are not blank; in plain text, blank lines separate paragraphs."""
     some = False
     for example in examples:
@@ -231,7 +237,7 @@ def has_classes(task: Mapping[str, Any]) -> bool:
 
 
 def labelled_only(
-    examples: Source, data: Data, tally: Tally, mode: ReadMode = "labelled"
+    examples: Source, data: Data, tally: SkipCounter, mode: ReadMode = "labelled"
 ) -> Iterator[Example]:
     """Yield examples to train or evaluate on; a missing label is an error or skipped."""
     for example in examples():

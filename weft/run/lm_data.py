@@ -90,7 +90,7 @@ def _tokenise(
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
     """Yield each text with its ids and, if `written`, its tokens; count texts of unknown words."""
     space: Any = run.space
-    run.tally.open = True
+    run.tally.enabled = True
     rows = run.logger.reading(source(), f"tokenising {name}")
     while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
         given = [one.text for one in chunk]
@@ -100,7 +100,7 @@ def _tokenise(
             if len(own) and (own == space.unknown).all():
                 run.tally.add(f"{name} texts of unknown words only", example.where)
             yield example, ids, words
-    run.tally.open = False
+    run.tally.enabled = False
 
 
 def make_batches(found: TokenStream, model: Model, settings: Settings) -> LMLoader:

@@ -44,9 +44,9 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
         for example in run.logger.reading(source(), f"tokenising {name}"):
             yield example.text, example.line
 
-    run.tally.open = True
+    run.tally.enabled = True
     found = encode_documents(texts(), space.tokenizer, task.whole_words, run.folder)
-    run.tally.open = False
+    run.tally.enabled = False
     return found
 
 

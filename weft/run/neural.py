@@ -22,7 +22,7 @@ from weft.run.tokenise import DevReference, SplitTokeniser
 from weft.run.trainer import Trainer, TrainingData
 from weft.runtime import Runtime, seed_everything, use_threads
 from weft.tasks.task import LabelSpace, Task
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
@@ -62,7 +62,7 @@ class NeuralRun:
     splits: Splits
     folder: Path
     logger: RunLogger
-    tally: Tally
+    tally: SkipCounter
     runtime: Runtime
     on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
     parser: Predictor | None = None  # that made the trees of texts without

@@ -26,7 +26,7 @@ from weft.run.data import (
     read_mode,
 )
 from weft.storage import atomic_write
-from weft.text.example import CharSpans, Example, GoldAnswers, Tally, WordAnnotations
+from weft.text.example import CharSpans, Example, GoldAnswers, SkipCounter, WordAnnotations
 from weft.text.formats.parallel import resolve_files
 from weft.text.line_source import file_not_found
 
@@ -49,7 +49,7 @@ class Splits:
 def open_splits(
     data: Data,
     task: Mapping[str, Any],
-    tally: Tally | None = None,
+    tally: SkipCounter | None = None,
     splits: Splits | None = None,
 ) -> tuple[Data, Splits, tuple[str, ...]]:
     """Choose the columns of the configured files and open them; return lines on the choice, too.
@@ -64,7 +64,7 @@ def open_splits(
 
 
 def from_files(
-    data: Data, tally: Tally | None = None, mode: ReadMode = "labelled", classes: bool = False
+    data: Data, tally: SkipCounter | None = None, mode: ReadMode = "labelled", classes: bool = False
 ) -> Splits:
     """Return sources that read the configured files again on every call.
 
@@ -153,7 +153,7 @@ def check_files(data: Data) -> None:
                 raise file_not_found(file)
 
 
-def _sequential_splits(data: Data, tally: Tally | None, mode: ReadMode) -> Splits:
+def _sequential_splits(data: Data, tally: SkipCounter | None, mode: ReadMode) -> Splits:
     """Return the files in order; without a dev file, dev is the end of the training file."""
 
     def file(path: str) -> Source:
@@ -281,7 +281,7 @@ def _split_files(
     data: Data,
     in_test: Callable[[Example], bool] | None,
     in_dev: Callable[[Example], bool],
-    tally: Tally | None = None,
+    tally: SkipCounter | None = None,
 ) -> Splits:
     """Return the three parts; `in_test` and `in_dev` select rows for parts without a file."""
     texts = example_source(data, data.train)

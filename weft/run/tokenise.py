@@ -18,7 +18,7 @@ from weft.run.data import Data, Source, labelled_only
 from weft.tasks.annotation import Decoded
 from weft.tasks.extractive_qa import PassageWindow, choose_spans, locate_question
 from weft.tasks.task import LabelSpace, Task
-from weft.text.example import UNKNOWN_WORDS, Example, Tally
+from weft.text.example import UNKNOWN_WORDS, Example, SkipCounter
 from weft.train.logger import RunLogger
 
 TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
@@ -45,7 +45,7 @@ class SplitTokeniser:
     data: Data
     folder: Path
     logger: RunLogger
-    tally: Tally
+    tally: SkipCounter
     model: Model
     index: Indexer
     dev_references: list[DevReference] = field(
@@ -73,7 +73,7 @@ class SplitTokeniser:
             self.index.subtoken_kinds, self.folder, columns=columns, trees=trees,
             features=model.features, pairs=model.input_kind == "pairs",
         )  # fmt: skip
-        self.tally.open = True
+        self.tally.enabled = True
         rows = self.logger.reading(
             labelled_only(examples, self.data, self.tally), f"tokenising {name}"
         )
@@ -83,7 +83,7 @@ class SplitTokeniser:
                 self._tokenise_texts(chunk, store, name)
             else:
                 self._tokenise_words(chunk, store, name)
-        self.tally.open = False
+        self.tally.enabled = False
         return store.close()
 
     def _training_instances(self, rows: Iterator[Example], name: str) -> Iterator[Example]:

@@ -44,7 +44,7 @@ from weft.run.split import Splits, open_splits
 from weft.storage import atomic_jsonl, lock_folder, write_text
 from weft.tasks.task import LabelSpace, Task, build_task
 from weft.text.annotation import trees
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats import features
 from weft.train.logger import RunLogger, restore_on_failure
 from weft.train.settings import Settings
@@ -121,7 +121,7 @@ def _train(
     """Train in a locked folder; `full` is `config` with all defaults."""
     started = time.perf_counter()
     data, settings = Data(**full["data"]), Settings(**full["train"])
-    tally = Tally(open=False)
+    tally = SkipCounter(enabled=False)
     manner = read_mode(full["task"])
     with explain_failures(folder, "reading the data", "Train on fewer or shorter texts."):
         data, splits, chosen = open_splits(data, full["task"], tally, splits)
@@ -231,12 +231,12 @@ def _evaluate_and_save(
     data: Data,
     folder: Path,
     logger: RunLogger,
-    tally: Tally,
+    tally: SkipCounter,
     made: dict[str, Any],
 ) -> RunResult:
     """Tune on dev, evaluate on dev and test, and write the model folder."""
     if splits.dev is not None and predictor.task.has_threshold:
-        _tune_threshold(predictor, labelled_only(splits.dev, data, Tally()))
+        _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
     found: dict[str, dict[str, MetricValue]] = {}
     own = predictor.task.metric
     metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or own, own)))
@@ -244,11 +244,11 @@ def _evaluate_and_save(
         if source is None or _is_empty(source):
             continue
         with atomic_jsonl(folder / "predictions.jsonl") as file:
-            tally.open = name == "test"
+            tally.enabled = name == "test"
             measure = evaluate(
                 predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
             )
-            tally.open = False
+            tally.enabled = False
         figures = measure.compute()
         main = figures[metrics[0]]
         if not main.n:
@@ -316,7 +316,7 @@ def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
 
 
 def _preprocess_splits(
-    splits: Splits, task: Task, tally: Tally, data: Data, parser: Predictor | None
+    splits: Splits, task: Task, tally: SkipCounter, data: Data, parser: Predictor | None
 ) -> Splits:
     """Return the splits preprocessed for the task."""
 

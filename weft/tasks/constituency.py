@@ -22,7 +22,7 @@ from weft.text import column_layout
 from weft.text.annotation.constituents import pos_tags, split_unaries, to_tree, tree_to_spans
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree, format
-from weft.text.example import Example, Tally, WordAnnotations
+from weft.text.example import Example, SkipCounter, WordAnnotations
 from weft.text.formats import brackets
 from weft.text.formats.conllu_offsets import locate_spaced_words
 
@@ -70,22 +70,22 @@ class Constituency:
             "Give bracketed trees, or set task.bits to the column."
         )
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with a bare tree, and the words of it."""
         tree = example.tree
         if tree is None:
             if not self.bits:
                 raise UserError(
-                    f"{example.sentence}: there is no tree. Give a file of bracketed trees, "
+                    f"{example.sentence_where}: there is no tree. Give a file of bracketed trees, "
                     "or columns with parse bits (task.bits)."
                 )
             tags = read_column(example, self.tags)
             bits = read_column(example, self.bits)
-            places = [f"{example.sentence}: word {i}" for i in range(1, len(bits) + 1)]
+            places = [f"{example.sentence_where}: word {i}" for i in range(1, len(bits) + 1)]
             tree = brackets.from_parse_bits(example.words, tags, bits, places)
         bare = brackets.strip(brackets.strip_root(tree))
         if bare is None:
-            raise UserError(f"{example.sentence}: a tree without words. Remove it.")
+            raise UserError(f"{example.sentence_where}: a tree without words. Remove it.")
         bare = brackets.strip_root(bare)
         words = tuple(bare.words)
         if words == example.words:

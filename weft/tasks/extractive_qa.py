@@ -17,7 +17,7 @@ from weft.registry import register
 from weft.tasks.annotation import Annotation
 from weft.tasks.pair import TextPairTask
 from weft.tasks.task import Answer, Loss
-from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.squad import check_answers, locate_in_passage
 from weft.text.line_source import SKIP_HINT
 
@@ -130,7 +130,7 @@ class ExtractiveQA(TextPairTask):
         first = (example.label for example in islice(examples, INSPECTED_QUESTIONS))
         return {"no_answer": any(label == GoldAnswers() for label in first)}
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with its answers found in the passage; without any, only if that may be."""
         example = super().prepare(example, tally)
         label, passage = example.label, example.other or ""

@@ -4,7 +4,7 @@ from weft.errors import UserError
 from weft.registry import register
 from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT
 from weft.text.pair_columns import NO_AGREEMENT
 
@@ -18,7 +18,7 @@ class TextPairTask:
 
     pairs = True  # each example has two texts
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The same, or a UserError where there is no second text."""
         if example.other is None:
             raise UserError(
@@ -41,7 +41,7 @@ class PairClassify(TextPairTask, Classify):
     ) -> None:
         super().__init__(multi_label, label_smoothing, auxiliary)
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The same, or a UserError where a text is missing or there is no agreed label."""
         if example.label == NO_AGREEMENT:
             raise UserError(
@@ -58,6 +58,6 @@ class PairScore(TextPairTask, Regress):
     def __init__(self, auxiliary: float = 0.0) -> None:
         super().__init__(auxiliary)
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The same, or a UserError where a text is missing or the label is no number."""
         return TextPairTask.prepare(self, Regress.prepare(self, example, tally), tally)

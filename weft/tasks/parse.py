@@ -112,7 +112,8 @@ class Parse:
             bad = heads.index(None) if found else 0
             told = f"word {bad + 1} has no head" if found else "there is no column of heads"
             raise UserError(
-                f"{example.sentence}: {told}. A parser learns from CoNLL-U with heads, 0 the root."
+                f"{example.sentence_where}: {told}. A parser learns from CoNLL-U with heads, 0 the "
+                "root."
             )
         return [head for head in heads if head is not None]
 

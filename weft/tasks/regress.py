@@ -11,7 +11,7 @@ from weft.errors import UserError
 from weft.metrics import RegressionMetric
 from weft.registry import register
 from weft.tasks.task import Answer, LabelCheck, Loss, add_auxiliary_loss, check_auxiliary
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Regress:
     def __init__(self, auxiliary: float = 0.0) -> None:
         self.auxiliary = check_auxiliary(auxiliary)
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The same, or a UserError where there is a label and it is no number."""
         if example.label not in (None, ""):
             parse_number(example)

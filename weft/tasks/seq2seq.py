@@ -16,7 +16,7 @@ from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary as TargetVocabulary
 from weft.tasks.task import Answer, LabelCheck, Loss
 from weft.tasks.text_metrics import MAIN_METRICS, GoldTexts, TextMetrics, check_name
-from weft.text.example import Example, GoldAnswers, Tally
+from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.parallel import sibling_endings
 from weft.text.formats.records import check_slots, delexicalise, linearise, mark_slot, read_record
 from weft.text.line_source import SKIP_HINT
@@ -95,7 +95,7 @@ class Seq2Seq:
         if {"slots", "restaurants"} <= set(self.measures):
             raise UserError("task.metrics: 'slots' and 'restaurants' are two rules. Keep one.")
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with its record opened: slots and values, and one text of them."""
         if isinstance(example.label, GoldAnswers):  # wherever they stand, they are texts
             example = replace(example, label=example.label.texts or None)

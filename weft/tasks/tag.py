@@ -20,7 +20,7 @@ from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, requir
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation import schemes
 from weft.text.annotation.spans import align_tags
-from weft.text.example import TAG_COLUMN, CharSpans, Example, Tally, WordAnnotations
+from weft.text.example import TAG_COLUMN, CharSpans, Example, SkipCounter, WordAnnotations
 from weft.tokens.pretokenizer import word_spans
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ class Tag:
                 raise UserError(f"{some[0].file}: {error}") from None
         return out
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """A text with spans as words with tags; spans that cut a word are widened and counted."""
         if not isinstance(example.label, CharSpans):
             return self._check_scheme(example, tally)
         places = tuple(word_spans(example.text))
         found = align_tags(example.label.spans, places, scheme=self.scheme or "IOB2")
-        for moved in found.moved:
+        for moved in found.adjusted:
             tally.add("spans that do not fall on words moved", f"{example.where} ({moved})")
         words = tuple(example.text[start:end] for start, end in places)
         return replace(
@@ -108,13 +108,13 @@ class Tag:
             places=places,
         )
 
-    def _check_scheme(self, example: Example, tally: Tally) -> Example:
+    def _check_scheme(self, example: Example, tally: SkipCounter) -> Example:
         """The example itself; tags that its scheme does not allow are counted, or an error."""
         if self.scheme and isinstance(example.label, WordAnnotations):
             fault = schemes.find_fault(read_column(example, self.columns[0]), self.scheme)
             if fault and self.invalid == "error":
                 raise UserError(
-                    f"{example.sentence}: word {fault[0] + 1}: {fault[1]} Mend it, or set "
+                    f"{example.sentence_where}: word {fault[0] + 1}: {fault[1]} Mend it, or set "
                     "task.invalid=repair."
                 )
             if fault:

@@ -16,7 +16,7 @@ from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer, Loss
 from weft.text.annotation.trees import Tree
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TreeNodes:
     metric = "root"
     has_threshold = False
 
-    def prepare(self, example: Example, tally: Tally) -> Example:
+    def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with its tree made binary, and the words of it."""
         from weft.batch.trees import binarise_example
 

@@ -1,24 +1,24 @@
-"""What the cells of a table's column look like: texts, a few values, numbers."""
+"""Classify a table column by its cells: texts, few distinct values, numbers."""
 
 import re
 from collections.abc import Sequence
 
-_MIN_ROWS_TO_COMPARE = 20  # below this many rows, "few distinct values" says nothing
-_MAX_MISSING_FRACTION = 0.1  # share of labels that may be missing
-_MIN_MEAN_WORDS = 2.0  # of a cell on average, where a column holds texts
+_MIN_ROWS_TO_COMPARE = 20  # below, the number of distinct values says nothing
+_MAX_MISSING_FRACTION = 0.1  # of labels
+_MIN_MEAN_WORDS = 2.0  # per cell of a text column
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def is_text(cells: Sequence[str]) -> bool:
-    """Whether a column holds texts of its own: several words each, seldom the same twice."""
-    nested = any(cell.startswith(("{", "[{")) for cell in cells)  # of JSON: no text
+    """Return whether a column holds free text: several words each, rarely repeated."""
+    nested = any(cell.startswith(("{", "[{")) for cell in cells)  # JSON, not text
     if nested or len(cells) < 2 or has_few_values(cells):
         return False
     return sum(map(_count_words, cells)) >= _MIN_MEAN_WORDS * len(cells)
 
 
 def _count_words(cell: str) -> int:
-    """The words of a cell; scripts without spaces have about one in two characters."""
+    """Count words; scripts without spaces have about one per two characters."""
     return len(cell.split()) + len(_UNSPACED.findall(cell)) // 2
 
 

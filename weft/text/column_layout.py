@@ -1,4 +1,4 @@
-"""How a column file is written: separator, header, names, and which columns are words and tags."""
+"""Detect the layout of column files: separator, header, names, word and tag columns."""
 
 import os
 import re
@@ -19,86 +19,86 @@ TAG_NAMES = ("tag", "ner", "label", "ner_tag", "iob", "chunk", "pos", "upos", "x
 _OTHER_NAMES = ("id", "word_id", "lemma", "sent_id", "sentence", "sentence #", "feats", "parse")
 PARSE_BIT = re.compile(
     r"(?:\([^()*\s]+)*\*\)*"
-)  # a parse bit: opened before the word, closed after
+)  # a parse bit: brackets opened before the word, closed after it
 _HEADER_NAMES = {"word", "tag", *WORD_NAMES, *TAG_NAMES, *_OTHER_NAMES}
 _TAG = re.compile(r"(?:O|[BILUES]-\S+)")
 _SPACES = re.compile(r"[ \t]+")  # not \s: a no-break space belongs to its word
 METADATA = re.compile(r"#\s*([\w.:#-]+)\s*=\s*(.*)")
 _MARKER = re.compile(r"#\s*(?:begin|end) document\b")
-_MAX_TAG_RATIO = 0.2  # distinct values to rows, at most, in a column of tags
-_MIN_ROWS_TO_COMPARE = 20  # below so many rows, "few distinct values" says nothing
-_MIN_VARYING_WIDTH = 6  # columns from which sentences may differ in the rest
-_MIN_WORD_RICHNESS = 0.7  # distinct values of the words, to those of the richest column, at least
+_MAX_TAG_RATIO = 0.2  # distinct values to rows in a tag column
+_MIN_ROWS_TO_COMPARE = 20  # below, the number of distinct values says nothing
+_MIN_VARYING_WIDTH = 6  # columns all rows share where later ones vary by sentence
+_MIN_WORD_RICHNESS = 0.7  # distinct words, relative to the richest column
 MAX_SAMPLE_LINES, MAX_SAMPLE_BYTES = (
     100_000,
     16 << 20,
-)  # of a file, at most, that decide on its columns
+)  # of a file, to decide on its columns
 
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """How a column file is written: separator, names of columns, and which are words and tags."""
+    """The layout of a column file: separator, column names, word and tag columns."""
 
     separator: str  # "\\t", or " " for any run of spaces and tabs
-    names: tuple[str, ...]  # empty where nothing says
+    names: tuple[str, ...]  # empty if unknown
     words: int
     tags: int
-    width: int  # of every row; 0 where sentences differ
+    width: int  # of every row; 0 if sentences differ
     header: bool = False
 
-    def number(self, column: int | str) -> int:
-        """The position of a column given by name or by position, from 0; -1 is the last."""
+    def index_of(self, column: int | str) -> int:
+        """Return the index of a column given by name or index; -1 is the last."""
         if isinstance(column, str) and parse_integer(column.removeprefix("-")) is None:
-            return self._named(column)
+            return self._index_of_name(column)
         number = int(column)
         if self.width and not -self.width <= number < self.width:
             raise UserError(
-                f"no column {number}; the rows have {self.width}. Give a number from 0 to "
+                f"no column {number}; the rows have {self.width} columns. Pass a number from 0 to "
                 f"{self.width - 1}, or -1 for the last."
             )
         return number % self.width if self.width else number
 
-    def _named(self, name: str) -> int:
+    def _index_of_name(self, name: str) -> int:
         if name in self.names:
             return self.names.index(name)
         if name in ("word", "tag"):
             return self.words if name == "word" else self.tags
         if not self.names:
-            raise UserError(f"no column '{name}': the columns have no names. Give a number from 0.")
-        found = ", ".join(self.names)
-        raise UserError(f"no column '{name}'; found {found}.{near_miss(name, self.names)}")
+            raise UserError(f"no column '{name}': columns have no names. Pass a number from 0.")
+        names = ", ".join(self.names)
+        raise UserError(f"no column '{name}'; found {names}.{near_miss(name, self.names)}")
 
 
 def detect_layout(
     source: LineSource, *, words: int | str | None = None, tags: int | str | None = None
 ) -> ColumnLayout:
-    """Return how a file is written; columns that are named are taken as named."""
+    """Return the layout of a file, with the requested word and tag columns."""
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
-    known = words is not None and tags is not None
-    # The first lines may hold no entity at all, and so no column of IOB tags.
-    if not known and source.can_reopen and len(lines) >= MAX_HEAD_LINES:
+    is_given = words is not None and tags is not None
+    # The first lines may hold no entity, so no column would look like IOB tags.
+    if not is_given and source.can_reopen and len(lines) >= MAX_HEAD_LINES:
         stat = os.stat(source.path)
-        found = _guess_cached(source.path, stat.st_size, stat.st_mtime_ns)
+        layout = _guess_cached(source.path, stat.st_size, stat.st_mtime_ns)
     else:
-        found = guess_layout(lines, source.name)
+        layout = guess_layout(lines, source.name)
     try:
         if tags is not None:
-            found = replace(found, tags=found.number(tags))
+            layout = replace(layout, tags=layout.index_of(tags))
         if words is not None:
-            found = replace(found, words=found.number(words))
+            layout = replace(layout, words=layout.index_of(words))
     except UserError as error:
         raise UserError(f"{source.name}: {error}") from None
-    return found
+    return layout
 
 
 @lru_cache(maxsize=32)
 def _guess_cached(path: str, size: int, changed: int) -> ColumnLayout:
-    """Guess the layout from many lines, once for a file of this size and time."""
+    """Guess the layout from many lines, cached by size and modification time."""
     return guess_layout(read_sample(path), path)
 
 
 def read_sample(path: str) -> list[str]:
-    """Read the lines of a file, as many as decide on its columns."""
+    """Read enough lines of a file to decide on its columns."""
     lines, size = [], 0
     with closing(LineSource(path)) as source:
         for raw in islice(source.raw(), MAX_SAMPLE_LINES):
@@ -111,28 +111,28 @@ def read_sample(path: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ColumnSample:
-    """The first sentences of a column file, cut into cells."""
+    """The first sentences of a column file, split into cells."""
 
     file: str
     separator: str
-    names: tuple[str, ...]  # of the columns; empty where nothing says
-    declared: bool  # the file itself gives the names
+    names: tuple[str, ...]  # of the columns; empty if unknown
+    declared: bool  # whether the file names them itself
     header: bool
-    width: int  # of every row; 0 where sentences differ
+    width: int  # of every row; 0 if sentences differ
     blocks: list[list[list[str]]]  # sentences of rows of cells
-    columns: list[list[str]]  # those that every row has
-    rest: set[str]  # cells beyond these
+    columns: list[list[str]]  # shared by all rows
+    rest: set[str]  # cells beyond them
 
     def is_iob(self, column: int) -> bool:
-        """Return whether nothing but IOB tags stand in a column; all may be O."""
+        """Return whether a column holds only IOB tags; all may be O."""
         return _is_iob(self.columns[column])
 
-    def marks_spans(self, column: int) -> bool:
-        """Return whether a column holds IOB tags, and not only O."""
+    def has_iob_spans(self, column: int) -> bool:
+        """Return whether a column holds IOB tags other than O."""
         return _has_iob_spans(self.columns[column])
 
     def has_few_values(self, column: int) -> bool:
-        """Return whether a column has several values, but few to its rows, and no brackets."""
+        """Return whether a column has several but few distinct values, not parse bits."""
         cells = self.columns[column]
         values = set(cells)
         few = len(values) <= _MAX_TAG_RATIO * len(cells) or len(cells) < _MIN_ROWS_TO_COMPARE
@@ -144,20 +144,20 @@ class ColumnSample:
         return _is_word_number(self.blocks, column)
 
     def find_words(self, tags: int | None) -> int:
-        """Return the column of the words, given that of the tags."""
+        """Return the word column, given the tag column."""
         return _find_words(self.columns, self.blocks, tags)
 
-    def named(self) -> tuple[int, int] | None:
-        """Return the columns of words and tags where the names of the columns tell."""
+    def columns_by_name(self) -> tuple[int, int] | None:
+        """Return the word and tag columns if their names tell."""
         return _columns_by_name(self.names, len(self.columns))
 
 
 def split_sample(lines: Sequence[str], name: str = "file") -> ColumnSample:
-    """Cut the first lines of a file into cells: separator, header, sentences and columns."""
+    """Split the first lines of a file into cells; detect separator, header and columns."""
     separator = "\t" if _is_tab_separated(lines) else " "
     blocks = _split_sentences(lines, separator)
     if not blocks:
-        raise UserError(f"{name}: no row of columns. Give it a word and its tag on each line.")
+        raise UserError(f"{name}: no rows. Put a word and its tag on each line.")
     header = _is_header(blocks[0][0])
     names = tuple(cell.strip().lower() for cell in blocks[0][0]) if header else ()
     if header:
@@ -166,7 +166,7 @@ def split_sample(lines: Sequence[str], name: str = "file") -> ColumnSample:
     varies = not usual
     if least < 2:
         raise UserError(
-            f"{name}: one column only. A column file has a word and its tag on each line, "
+            f"{name}: only one column. A column file has a word and its tag on each line, "
             "with a space or a tab between them."
         )
     rows = [row for block in blocks for row in block if len(row) >= least]
@@ -179,26 +179,26 @@ def split_sample(lines: Sequence[str], name: str = "file") -> ColumnSample:
 
 
 def guess_layout(lines: Sequence[str], name: str = "file") -> ColumnLayout:
-    """Separator, header and columns from the first lines of a file.
+    """Guess separator, header and columns from the first lines of a file.
 
-    The tags are the last column of IOB tags or, without one, the last with few distinct values; the
-    words are the first column nearly as rich as the richest, numbers of words left aside. What a
-    run is trained on is not guessed like this: see `tag_columns`.
+    Tags are the last column of IOB tags or, without one, the last with few distinct values; words
+    are the first column nearly as rich as the richest, word numbers excluded. Training does not
+    rely on this guess: see `tag_columns`.
     """
-    found = split_sample(lines, name)
-    word, tag = found.named() or _columns_by_content(found.columns, found.blocks)
-    return ColumnLayout(found.separator, found.names, word, tag, found.width, found.header)
+    sample = split_sample(lines, name)
+    word, tag = sample.columns_by_name() or _columns_by_content(sample.columns, sample.blocks)
+    return ColumnLayout(sample.separator, sample.names, word, tag, sample.width, sample.header)
 
 
 def sample_columns(source: LineSource, layout: ColumnLayout) -> list[list[str]]:
-    """The columns that all of the first rows have."""
+    """Return the columns that all of the first rows share."""
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
     rows = [row for block in _split_sentences(lines, layout.separator) for row in block]
     return [list(column) for column in zip(*rows[layout.header :], strict=False)]
 
 
 def is_column_file(lines: Sequence[str]) -> bool:
-    """Whether these lines surely are a column file: short rows, even, with a column of IOB tags."""
+    """Return whether lines are clearly a column file: even rows with a column of IOB tags."""
     separator = "\t" if _is_tab_separated(lines) else " "
     blocks = _split_sentences(lines, separator)
     rows = [row for block in blocks for row in block]
@@ -220,7 +220,7 @@ def split_cells(line: str, separator: str) -> list[str]:
 
 
 def is_comment(line: str, cells: Sequence[str], width: int, separator: str, inside: bool) -> bool:
-    """Whether a line that starts with # is a comment: the word may as well be '#' or '#tag'."""
+    """Return whether a line is a comment; a word may be '#' or '#tag' too."""
     if not line.startswith("#"):
         return False
     if separator == "\t":
@@ -231,7 +231,7 @@ def is_comment(line: str, cells: Sequence[str], width: int, separator: str, insi
 
 
 def _split_sentences(lines: Sequence[str], separator: str) -> list[list[list[str]]]:
-    """Sentences of rows of cells, comments and document marks left out."""
+    """Return sentences of rows of cells, without comments and document marks."""
     blocks: list[list[list[str]]] = [[]]
     for line in lines:
         if not line.strip() or line.startswith(DOCUMENT_MARK):
@@ -249,7 +249,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _declared_names(lines: Iterable[str]) -> tuple[str, ...]:
-    """The names in the first comment of CoNLL-U Plus."""
+    """Return the column names in the first comment of CoNLL-U Plus."""
     for line in lines:
         match = METADATA.fullmatch(line)
         if match and match[1] == "global.columns":
@@ -258,7 +258,7 @@ def _declared_names(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _standard_names(columns: Sequence[Sequence[str]], varies: bool) -> tuple[str, ...]:
-    """Names of the shared tasks' own formats, where the content agrees."""
+    """Return the column names of a shared-task format if the content agrees."""
     tagged = [_has_iob_spans(column) for column in columns]
     if len(columns) >= 7 and all(map(PARSE_BIT.fullmatch, columns[5])):
         return ("id", "form", "lemma", "upos", "xpos", "parse", "roleset")
@@ -274,10 +274,10 @@ def _standard_names(columns: Sequence[Sequence[str]], varies: bool) -> tuple[str
 
 
 def _measure_widths(blocks: Sequence[Sequence[Sequence[str]]]) -> tuple[int, int]:
-    """How many columns the rows have, 0 where sentences differ, and how many all can count on."""
+    """Return the width of the rows (0 if sentences differ) and the width all rows share."""
     counted = Counter(len(row) for block in blocks for row in block)
     usual, least = counted.most_common(1)[0][0], min(counted)
-    # Formats of roles have a column for each predicate, so sentences differ, each even in itself.
+    # Semantic-role formats have a column per predicate: sentences differ, each even in itself.
     even = all(len({len(row) for row in block}) == 1 for block in blocks)
     roles = all(
         PARSE_BIT.fullmatch(cell) for block in blocks for row in block for cell in row[least:]
@@ -287,7 +287,7 @@ def _measure_widths(blocks: Sequence[Sequence[Sequence[str]]]) -> tuple[int, int
 
 
 def _columns_by_name(names: Sequence[str], width: int) -> tuple[int, int] | None:
-    """Words and tags by the names of the columns, where they say."""
+    """Return the word and tag columns by their names, if the names tell."""
     word = next((names.index(n) for n in WORD_NAMES if n in names), None)
     tag = next((names.index(n) for n in TAG_NAMES if n in names), None)
     return None if word is None or tag is None or max(word, tag) >= width else (word, tag)
@@ -313,7 +313,7 @@ def _find_words(
     blocks: Sequence[Sequence[Sequence[str]]],
     tag: int | None,
 ) -> int:
-    """The first column nearly as rich as the richest, that of the tags and numbers left aside."""
+    """Return the first column nearly as rich as the richest, tags and numbers excluded."""
     words = [i for i in range(len(columns)) if i != tag and not _is_word_number(blocks, i)]
     distinct = {i: len(set(columns[i])) for i in words}
     most = max(distinct.values(), default=0)
@@ -329,7 +329,7 @@ def _is_iob(column: Sequence[str]) -> bool:
 
 
 def _is_word_number(blocks: Sequence[Sequence[Sequence[str]]], column: int) -> bool:
-    """Whether a column only numbers the words of each sentence."""
+    """Return whether a column only numbers the words of each sentence."""
     for block in blocks:
         cells = [row[column] for row in block if column < len(row)]
         numbers = [number for cell in cells if (number := parse_integer(cell)) is not None]

@@ -1,4 +1,4 @@
-"""Which column is text and which is label: as the user said, else by header, else by contents."""
+"""Find the text and label columns: as requested, else by header, else by contents."""
 
 import itertools
 import re
@@ -20,54 +20,56 @@ LABEL_NAMES = (
     *("intent", "topic", "emotion", "polarity", "score", "rating", "stars", "tag", "tags", "gold"),
     "gold_label",
 )
-# Two texts, of which one should become the other: only together do these names say so.
+# Source and target texts: these names count only together.
 SOURCE_NAMES = ("source", "src", "input", "mr", "article", "abstract", *TEXT_NAMES)
 TARGET_NAMES = (
     *("target", "tgt", "output", "ref", "reference", "references", "summary", "highlights"),
     *("translation", "response", "answer", "tldr", "answers"),
 )
 ANSWER_NAMES = ("answer", "answers", "answer_text")
-START_NAMES = ("answer_start", "answerstart", "answer_starts")  # of answers in a second text
+START_NAMES = (
+    "answer_start",
+    "answerstart",
+    "answer_starts",
+)  # character offsets of answers in the second text
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
-MAX_LABEL_ROWS = 20_000  # rows looked at when the first ones do not settle the label
-_MIN_ROWS_BELOW_HEADER = 5  # rows that must stand below words to make them a header
-_NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # of a column: one word, without stops
+MAX_LABEL_ROWS = 20_000  # read when the first rows do not decide on the label
+_MIN_ROWS_BELOW_HEADER = 5  # for a header guessed from contents
+_NAME = re.compile(r"[^\W\d][\w-]{0,39}")  # a column name: one word without punctuation
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the user said about columns, by name or position; None means find out, label="" none."""
+    """Requested columns, by name or position; None means detect, label="" means none."""
 
     text: str | int | None = None
     label: str | int | None = None
     id: str | int | None = None
-    fields: tuple[str, ...] = ()  # that make up a record in the place of the text; "*": all others
-    more: tuple[str, ...] = ()  # with other right answers, beside the label
-    text_pair: str | int | None = (
-        None  # of the second text; None: where names say that there are two
-    )
-    two: bool = False  # whether there must be a second text
-    writes: bool = False  # whether the label is a text that the first should become
-    strict: bool = False  # whether several columns that fit equally well are an error
+    fields: tuple[str, ...] = ()  # that form a record instead of a text; "*": all others
+    extra_labels: tuple[str, ...] = ()  # further references, besides the label
+    text_pair: str | int | None = None  # second text; None: detect by name
+    requires_pair: bool = False  # a second text must exist
+    label_is_text: bool = False  # the label is a target text (seq2seq)
+    strict: bool = False  # equally good candidates are an error
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where things are in a row, by position."""
+    """The positions of text, label and other fields in a row."""
 
     text: int
     label: int | None
     id: int | None
-    names: tuple[str, ...]  # "" names when there is no header
+    names: tuple[str, ...]  # all "" without a header
     header: bool
     fields: tuple[int, ...] = ()
-    more: tuple[int, ...] = ()
-    other: int | None = None  # the second text, where there are two
-    start: int | None = None  # where in it the label begins, where a column tells
-    within: bool = False  # labels are answers, which stand in it
-    guessed: bool = False  # the header is one by what stands below it, not by its words
+    extra_labels: tuple[int, ...] = ()
+    other: int | None = None  # second text
+    answer_start: int | None = None  # character offset of the answer
+    answers_in_text: bool = False  # labels are answers in the second text
+    guessed: bool = False  # the header was inferred from the rows below it
 
     @property
     def width(self) -> int:
@@ -75,33 +77,42 @@ class TableLayout:
 
     @property
     def columns(self) -> Columns:
-        """The same by name where there is a header, so that a sister file can be read alike."""
+        """The same by name if there is a header, to read a sibling file alike."""
         text, label, other = (
             self.names[i] if self.header and i is not None else i
             for i in (self.text, self.label, self.other)
         )
-        fields, more = (tuple(self.names[i] for i in some) for some in (self.fields, self.more))
-        return Columns(text, label, fields=fields, more=more, text_pair=other)
+        fields, more = (
+            tuple(self.names[i] for i in some) for some in (self.fields, self.extra_labels)
+        )
+        return Columns(text, label, fields=fields, extra_labels=more, text_pair=other)
 
     def describe(self) -> str:
-        """Say what each column is read as: "text: column 'a'; label: column 'b'; ignored: 'c'"."""
+        """Describe the use of each column: "text: column 'a'; label: column 'b'; ignored: 'c'"."""
         rows = [("text", self.text), ("second text", self.other), ("label", self.label)]
         if self.fields:
             rows[0] = ("record", None)
-        told = [f"{role}: {_column_name(i, self.names)}" for role, i in rows if i is not None]
+        parts = [f"{role}: {_column_name(i, self.names)}" for role, i in rows if i is not None]
         if self.fields:
-            told.insert(0, "record: " + ", ".join(repr(self.names[i]) for i in self.fields))
-        if self.more:
-            others = ", ".join(repr(self.names[i]) for i in self.more)
-            told.append(f"more right answers: {others}")
+            parts.insert(0, "record: " + ", ".join(repr(self.names[i]) for i in self.fields))
+        if self.extra_labels:
+            others = ", ".join(repr(self.names[i]) for i in self.extra_labels)
+            parts.append(f"more references: {others}")
         if self.label is None:
-            told.append("label: none")
-        used = {self.text, self.other, self.label, self.start, *self.fields, *self.more}
+            parts.append("label: none")
+        used = {
+            self.text,
+            self.other,
+            self.label,
+            self.answer_start,
+            *self.fields,
+            *self.extra_labels,
+        }
         free = [i for i in range(self.width) if i not in used]
         if free:
-            told.append("ignored: " + ", ".join(repr(self.names[i] or i) for i in free))
+            parts.append("ignored: " + ", ".join(repr(self.names[i] or i) for i in free))
         counted = "" if self.header else " (columns count from 0)"
-        return "; ".join(told) + counted
+        return "; ".join(parts) + counted
 
 
 Rows = Sequence[Sequence[str]]
@@ -111,7 +122,7 @@ MoreRows = Callable[[], Iterator[Sequence[str]]]
 def layout_from_rows(
     rows: Rows, requested: Columns, file: str, more: MoreRows | None = None
 ) -> TableLayout:
-    """The layout of a table whose first row may be a header."""
+    """Detect the layout of a table whose first row may be a header."""
     header = _is_header(rows, requested)
     guessed = not header and _is_above_texts(rows)
     header = header or guessed
@@ -132,7 +143,7 @@ def layout_from_names(
     *,
     header: bool = True,
 ) -> TableLayout:
-    """The layout of rows under known names (all "" when there are none)."""
+    """Detect the layout of rows under given column names (all "" without a header)."""
     columns = list(zip(*body, strict=True)) if body else [()] * len(names)
     text = _resolve_column(requested.text, names, file, "text")
     label = (
@@ -142,26 +153,28 @@ def layout_from_names(
     )
     identity = _resolve_column(requested.id, names, file, "id")
     other = _resolve_column(requested.text_pair, names, file, "text-pair")
-    others = _resolve_columns(requested.more, names, file, "label")
+    others = _resolve_columns(requested.extra_labels, names, file, "label")
     fields = _resolve_fields(requested.fields, names, file, {label, identity, *others})
     if fields:
         if requested.label is None and list(requested.fields) != ["*"]:
             label = _find_by_name(names, TARGET_NAMES, {*fields, identity, *others})
         return TableLayout(fields[0], label, identity, names, header, fields, others)
-    given: set[int | None] = {place for place in (label, identity) if place is not None}
-    text, other = find_text_pair(names, text, other, given)
-    taken = given | {place for place in (other,) if place is not None}
+    taken_by_request: set[int | None] = {
+        column for column in (label, identity) if column is not None
+    }
+    text, other = find_text_pair(names, text, other, taken_by_request)
+    taken = taken_by_request | {column for column in (other,) if column is not None}
     if identity is None:
         identity = _find_by_name(names, ID_NAMES, {text, label})
     if label is None and requested.text_pair is None:
         text, target = _find_source_and_target(names, columns, text, identity)
         label = target if requested.label is None else None
-        other = None if label is not None and label == other else other  # one becomes the other
-    if requested.writes and label is None and requested.label is None:
+        other = None if label is not None and label == other else other  # seq2seq
+    if requested.label_is_text and label is None and requested.label is None:
         text, label = _find_target(names, columns, text, {identity, other}, file)
-    if requested.two and other is None:
+    if requested.requires_pair and other is None:
         labels = {i for i, name in enumerate(names) if name.lower() in LABEL_NAMES}
-        text, other = infer_text_pair(names, text, given | labels, file)
+        text, other = infer_text_pair(names, text, taken_by_request | labels, file)
     if text is None:
         text = _find_by_name(names, TEXT_NAMES, taken)
     if text is None:
@@ -171,19 +184,19 @@ def layout_from_names(
     for first, second in itertools.combinations((text, label, identity, other), 2):
         if first is not None and first == second:
             raise UserError(
-                f"{file}: {_column_name(first, names)} is asked for twice. Pass another one."
+                f"{file}: {_column_name(first, names)} has two roles. Pass another one."
             )
     if label is None and requested.label is None:
         label = _find_label(names, columns, {text, identity, other}, file, more)
-    told = {text, label, identity, other}
+    used = {text, label, identity, other}
     start, within = None, False
     if label is not None and other is not None:
-        start = _find_by_name(names, START_NAMES, told)
+        start = _find_by_name(names, START_NAMES, used)
         named = names[label].lower() in ANSWER_NAMES
         within = start is None and are_extractive_answers(columns[label], columns[other], named)
     return TableLayout(
         text, label, identity, names, header,
-        more=others, other=other, start=start, within=within,
+        extra_labels=others, other=other, answer_start=start, answers_in_text=within,
     )  # fmt: skip
 
 
@@ -193,13 +206,13 @@ def _find_source_and_target(
     text: int | None,
     identity: int | None,
 ) -> tuple[int | None, int | None]:
-    """A text and what it should become, by their names, or as the only two columns."""
+    """Return source and target columns, by their names or as the only two columns."""
     target = _find_by_name(names, TARGET_NAMES, {text, identity})
     source = _find_by_name(names, SOURCE_NAMES, {target, identity}) if text is None else text
     if None not in (source, target) and not _has_label_name(names, {source, identity, target}):
         return source, target
-    free = [place for place in range(len(columns)) if place != identity]
-    if len(free) != 2 or not all(is_text(columns[place]) for place in free):
+    free = [column for column in range(len(columns)) if column != identity]
+    if len(free) != 2 or not all(is_text(columns[column]) for column in free):
         return text, None
     if text is None:
         text = _find_by_name(names, TEXT_NAMES, {identity})
@@ -214,42 +227,43 @@ def _find_target(
     taken: set[int | None],
     file: str,
 ) -> tuple[int | None, int | None]:
-    """A text and the text it should become: the only two columns of texts, or the only other."""
+    """Return source and target columns: the only two text columns, or the only other one."""
     if _has_label_name(names, {text, *taken}):
         return text, None
     if text is None:
         text = _find_by_name(names, TEXT_NAMES, taken)
-    found = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
-    others = [i for i in found if i != text]
+    texts = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
+    others = [i for i in texts if i != text]
     if text is not None and len(others) == 1:
         return text, others[0]
     if text is None and len(others) == 2:
         return others[0], others[1]
     if len(others) < 2:
         return text, None
-    told = " and ".join(_column_with_example(i, columns[i], names) for i in others)
+    candidates = " and ".join(_column_with_example(i, columns[i], names) for i in others)
     raise AmbiguousColumnError(
-        f"{file}: {told} could each be a source or a target. Pass --text COLUMN and --label COLUMN."
+        f"{file}: {candidates} could each be source or target. Pass --text COLUMN and "
+        "--label COLUMN."
     )
 
 
 def _require_single_text(
     names: tuple[str, ...], columns: Sequence[Sequence[str]], taken: set[int | None], file: str
 ) -> None:
-    """Raise a UserError where no name tells which of several columns is the text."""
-    found = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
-    sizes = {i: sum(map(len, columns[i])) for i in found}
-    found = [i for i in found if sizes[i] * 2 >= max(sizes.values())]
-    if len(found) > 1:
-        told = " and ".join(_column_with_example(i, columns[i], names) for i in found)
-        flags = " or ".join(f"--text {names[i] or i}" for i in found)
-        raise AmbiguousColumnError(f"{file}: {told} could each be the text. Pass {flags}.")
+    """Raise a UserError if several columns could be the text."""
+    texts = [i for i, cells in enumerate(columns) if i not in taken and is_text(cells)]
+    sizes = {i: sum(map(len, columns[i])) for i in texts}
+    texts = [i for i in texts if sizes[i] * 2 >= max(sizes.values())]
+    if len(texts) > 1:
+        candidates = " and ".join(_column_with_example(i, columns[i], names) for i in texts)
+        flags = " or ".join(f"--text {names[i] or i}" for i in texts)
+        raise AmbiguousColumnError(f"{file}: {candidates} could each be the text. Pass {flags}.")
 
 
-def _column_with_example(place: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
-    """A column with its first value, for messages."""
+def _column_with_example(column: int, cells: Sequence[str], names: tuple[str, ...]) -> str:
+    """Return a column name with its first value, for messages."""
     first = next((cell for cell in cells if cell.strip()), "")
-    return f"{_column_name(place, names)} ({first[:20]!r}…)"
+    return f"{_column_name(column, names)} ({first[:20]!r}…)"
 
 
 def _has_label_name(names: tuple[str, ...], taken: set[int | None]) -> bool:
@@ -259,20 +273,18 @@ def _has_label_name(names: tuple[str, ...], taken: set[int | None]) -> bool:
 def _resolve_columns(
     requested: Sequence[str], names: tuple[str, ...], file: str, role: str
 ) -> tuple[int, ...]:
-    places = (_resolve_column(name, names, file, role) for name in requested)
-    return tuple(place for place in places if place is not None)
+    columns = (_resolve_column(name, names, file, role) for name in requested)
+    return tuple(column for column in columns if column is not None)
 
 
 def _resolve_fields(
     requested: Sequence[str], names: tuple[str, ...], file: str, taken: set[int | None]
 ) -> tuple[int, ...]:
-    """The columns of a record; "*" are all that are nothing else."""
+    """Return the columns of a record; "*" means all without another role."""
     if not requested:
         return ()
     if not any(names):
-        raise UserError(
-            f"{file}: the columns of a record are its slots, but there is no header row. Add one."
-        )
+        raise UserError(f"{file}: no header row. The columns of a record name its slots: add one.")
     if list(requested) != ["*"]:
         return _resolve_columns(requested, names, file, "set data.fields")
     return tuple(i for i in range(len(names)) if i not in taken)
@@ -285,31 +297,31 @@ def _resolve_column(
         return None
     if isinstance(requested, str):
         exact = [i for i, name in enumerate(names) if name == requested]
-        found = exact or [i for i, name in enumerate(names) if name.lower() == requested.lower()]
-        if len(found) > 1:
+        matches = exact or [i for i, name in enumerate(names) if name.lower() == requested.lower()]
+        if len(matches) > 1:
             raise UserError(
-                f"{file}: {len(found)} columns are called '{requested}'. Pass --{role} 0, 1…"
+                f"{file}: {len(matches)} columns are named '{requested}'. Pass --{role} 0, 1…"
             )
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
         number = parse_integer(requested)
         if number is None:
             raise _unknown_column(requested, names, file, role)
         requested = number
-    place = requested
-    if not 0 <= place < len(names):
+    column = requested
+    if not 0 <= column < len(names):
         raise UserError(
-            f"{file}: no column {place}; the file has {len(names)}, "
-            f"counted from 0 to {len(names) - 1}. Pass another --{role}."
+            f"{file}: no column {column}; the file has {len(names)} columns, "
+            f"0 to {len(names) - 1}. Pass another --{role}."
         )
-    return place
+    return column
 
 
 def _unknown_column(requested: str, names: tuple[str, ...], file: str, role: str) -> UserError:
     if not any(names):
         return UserError(
-            f"{file}: no column '{requested}', for there is no header row. "
-            f"Pass a position instead, --{role} 0 to --{role} {len(names) - 1}."
+            f"{file}: no column '{requested}': the file has no header row. "
+            f"Pass a position, --{role} 0 to --{role} {len(names) - 1}."
         )
     return UserError(
         f"{file}: no '{requested}' column; found {list(names)}.{near_miss(requested, names)} "
@@ -319,15 +331,15 @@ def _unknown_column(requested: str, names: tuple[str, ...], file: str, role: str
 
 def _is_header(rows: Rows, requested: Columns) -> bool:
     first = [cell.strip() for cell in rows[0]]
-    given = (
+    options = (
         requested.text,
         requested.label,
         requested.id,
         requested.text_pair,
         *requested.fields,
-        *requested.more,
+        *requested.extra_labels,
     )
-    named = [a for a in given if isinstance(a, str) and a]
+    named = [a for a in options if isinstance(a, str) and a]
     if any(name in first and not name.isdecimal() for name in named):
         return True
     plausible = all(cell and len(cell) <= 40 and len(cell.split()) <= 6 for cell in first)
@@ -336,7 +348,7 @@ def _is_header(rows: Rows, requested: Columns) -> bool:
     if _is_above_numbers(rows):
         return True
     if any(len(cell.split()) > 3 for cell in first):
-        return False  # as texts have
+        return False  # too long for names
     lowered = {cell.lower() for cell in first}
     if lowered & {*TEXT_NAMES, *LABEL_NAMES}:
         return True
@@ -346,15 +358,15 @@ def _is_header(rows: Rows, requested: Columns) -> bool:
 
 
 def _is_above_numbers(rows: Rows) -> bool:
-    """Whether a column of nothing but numbers follows: a word above it can only be its name."""
+    """Return whether a column of numbers follows: a word above it must be its name."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     return len(body) > 1 and any(all(map(is_number, column)) for column in zip(*body, strict=True))
 
 
 def _is_above_texts(rows: Rows) -> bool:
-    """Whether the first row is of plain words that come nowhere else, over columns of sentences.
+    """Return whether the first row holds single words, absent below, above columns of text.
 
-    A row of data would be such as well now and then, in a file that has others of single words.
+    In a file with other rows of single words, it may well be a row of data.
     """
     first = [cell.strip() for cell in rows[0]]
     body = [row for row in rows[1:] if len(row) == len(first)]
@@ -369,7 +381,7 @@ def _is_above_texts(rows: Rows) -> bool:
 
 
 def _is_absent(name: str, cells: Sequence[str]) -> bool:
-    """Whether a word occurs nowhere in a column."""
+    """Return whether a word occurs nowhere in a column."""
     whole = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
     return not any(map(whole.search, cells))
 
@@ -385,14 +397,14 @@ def _find_by_name(
 
 
 def _find_text_by_content(columns: Sequence[Sequence[str]], taken: set[int | None]) -> int:
-    """The column with the most to say: many distinct values, long ones, not numbers."""
+    """Return the column with the most text: many distinct, long values, not numbers."""
 
-    def weight(place: int) -> tuple[bool, int]:
-        cells = columns[place]
+    def weight(column: int) -> tuple[bool, int]:
+        cells = columns[column]
         worded = not all(map(is_number, cells))
         return worded, len(set(cells)) * sum(map(len, cells))
 
-    free = [place for place in range(len(columns)) if place not in taken]
+    free = [column for column in range(len(columns)) if column not in taken]
     return max(free or range(len(columns)), key=weight)
 
 
@@ -403,69 +415,69 @@ def _find_label(
     file: str,
     more: MoreRows | None,
 ) -> int | None:
-    known = [i for i, n in enumerate(names) if n.lower() in LABEL_NAMES and i not in taken]
-    plain = [i for i in known if names[i].lower() in ("label", "labels")]
-    if plain or len(known) == 1:
-        return (plain or known)[0]
-    if len(known) > 1:
-        raise _ambiguous([(i, columns[i]) for i in known], names, file)
+    named = [i for i, n in enumerate(names) if n.lower() in LABEL_NAMES and i not in taken]
+    plain = [i for i in named if names[i].lower() in ("label", "labels")]
+    if plain or len(named) == 1:
+        return (plain or named)[0]
+    if len(named) > 1:
+        raise _ambiguous([(i, columns[i]) for i in named], names, file)
     free = [i for i in range(len(columns)) if i not in taken]
-    found = _label_candidates(columns, free)
-    settled = len(found) == 1 or _coarsest(columns, found) is not None
-    if free and not settled and more is not None:
+    candidates = _label_candidates(columns, free)
+    decided = len(candidates) == 1 or _coarsest(columns, candidates) is not None
+    if free and not decided and more is not None:
         columns = _read_more_rows(len(columns), free, more)
-        found = _label_candidates(columns, free)
-    if len(found) <= 1:
-        return found[0] if found else None
-    best = _coarsest(columns, found)
+        candidates = _label_candidates(columns, free)
+    if len(candidates) <= 1:
+        return candidates[0] if candidates else None
+    best = _coarsest(columns, candidates)
     if best is None:
-        raise _ambiguous([(i, columns[i]) for i in found], names, file)
+        raise _ambiguous([(i, columns[i]) for i in candidates], names, file)
     return best
 
 
 def _label_candidates(columns: Sequence[Sequence[str]], free: list[int]) -> list[int]:
-    found = [place for place in free if has_few_values(columns[place])]
-    return found or [place for place in free if is_numeric_scale(columns[place])]
+    candidates = [column for column in free if has_few_values(columns[column])]
+    return candidates or [column for column in free if is_numeric_scale(columns[column])]
 
 
-def _coarsest(columns: Sequence[Sequence[str]], found: list[int]) -> int | None:
-    """The column that every other one refines (`DESC` of `DESC:manner`), where there is one."""
-    if not found:
+def _coarsest(columns: Sequence[Sequence[str]], candidates: list[int]) -> int | None:
+    """Return the column that every other one refines (`DESC` of `DESC:manner`), if any."""
+    if not candidates:
         return None
-    best = min(found, key=lambda place: len(set(columns[place])))
-    if len(set(columns[best])) == 1 and len(found) > 1:
-        return None  # a column that never changes would be refined by anything
-    for place in found:
-        pairs = set(zip(columns[place], columns[best], strict=True))
-        if len(pairs) != len(set(columns[place])):
+    best = min(candidates, key=lambda column: len(set(columns[column])))
+    if len(set(columns[best])) == 1 and len(candidates) > 1:
+        return None  # any column refines a constant
+    for column in candidates:
+        pairs = set(zip(columns[column], columns[best], strict=True))
+        if len(pairs) != len(set(columns[column])):
             return None
     return best
 
 
 def _read_more_rows(width: int, free: list[int], more: MoreRows) -> list[list[str]]:
-    """The free columns of many more rows: files are often sorted by label."""
+    """Read the free columns of many more rows: files are often sorted by label."""
     wide: list[list[str]] = [[] for _ in range(width)]
-    seen: dict[str, str] = {}  # one object a value, so that 20,000 rows stay small
+    seen: dict[str, str] = {}  # one object per value, so that 20,000 rows stay small
     rows = (row for row in more() if len(row) == width)
     for row in itertools.islice(rows, MAX_LABEL_ROWS):
-        for place in free:
-            cell = row[place][:64]
-            wide[place].append(seen.setdefault(cell, cell))
+        for column in free:
+            cell = row[column][:64]
+            wide[column].append(seen.setdefault(cell, cell))
     return wide
 
 
 def _ambiguous(
-    found: list[tuple[int, Sequence[str]]], names: tuple[str, ...], file: str
+    candidates: list[tuple[int, Sequence[str]]], names: tuple[str, ...], file: str
 ) -> UserError:
-    told = []
-    for place, cells in found:
+    parts = []
+    for column, cells in candidates:
         values = list(dict.fromkeys(cells))[:3]
-        told.append(f"{_column_name(place, names)} ({', '.join(map(repr, values))}…)")
-    flags = " or ".join(f"--label {names[place] or place}" for place, _ in found)
+        parts.append(f"{_column_name(column, names)} ({', '.join(map(repr, values))}…)")
+    flags = " or ".join(f"--label {names[column] or column}" for column, _ in candidates)
     return AmbiguousColumnError(
-        f"{file}: {' and '.join(told)} could each be the label. Pass {flags}."
+        f"{file}: {' and '.join(parts)} could each be the label. Pass {flags}."
     )
 
 
-def _column_name(place: int, names: tuple[str, ...]) -> str:
-    return f"column '{names[place]}'" if names[place] else f"column {place}"
+def _column_name(column: int, names: tuple[str, ...]) -> str:
+    return f"column '{names[column]}'" if names[column] else f"column {column}"

@@ -1,4 +1,4 @@
-"""What a reader hands on: one text with its label and the place it came from."""
+"""A text with its label and its origin, as readers yield it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from weft.text.annotation.trees import Tree
 
 @dataclass(frozen=True, slots=True)
 class WordAnnotations:
-    """What is known of each word of a sentence, by the name of the column."""
+    """Annotations of each word of a sentence, by column name."""
 
     columns: Mapping[str, tuple[str, ...]]
-    main: str = ""  # the column that is meant where none is named
+    main: str = ""  # the default column
 
 
 @dataclass(frozen=True, slots=True)
 class CharSpans:
-    """Labelled stretches of a text, in characters."""
+    """Labelled spans of a text, in characters."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GoldAnswers:
-    """Stretches of the second text that answer the first, which asks; none: there is no answer."""
+    """Spans of the second text that answer the question; empty if it has no answer."""
 
     texts: tuple[str, ...] = ()
-    starts: tuple[int, ...] = ()  # the character at which each begins
+    starts: tuple[int, ...] = ()  # character offsets
 
 
-TAG_COLUMN = "tag"  # the name of a column file's main column
-PAIR_SEPARATOR = " ⟷ "  # two texts that people are shown
+TAG_COLUMN = "tag"  # the main column of a column file
+PAIR_SEPARATOR = " ⟷ "  # between two texts that are displayed
 SINGULAR = {
     "answers": "answer", "do": "does", "files": "file", "labels": "label", "rows": "row",
     "sentences": "sentence", "spans": "span", "texts": "text",
@@ -47,16 +47,16 @@ Label = str | tuple[str, ...] | float | WordAnnotations | CharSpans | GoldAnswer
 @dataclass(frozen=True, slots=True)
 class Example:
     text: str
-    label: Label = None  # a class or several, a number, something of the words, or nothing
+    label: Label = None  # a class or several, a number, annotations, or nothing
     id: str = ""
     file: str = ""
-    line: int = 0  # counted from 1; 0 when the text did not come from a file
-    words: tuple[str, ...] = ()  # where the file says what the words are
+    line: int = 0  # from 1; 0 if the text is not from a file
+    words: tuple[str, ...] = ()  # if the file gives them
     places: tuple[tuple[int, int], ...] = ()  # (start, end) of each word in the text
-    tree: Tree | None = None  # where the file has trees
-    fields: tuple[tuple[str, str], ...] = ()  # slots and values, where the text is a record
-    vectors: Any = field(default=None, compare=False)  # (T, F) where it stands for a matrix
-    other: str | None = None  # the second text, where there are two
+    tree: Tree | None = None  # if the file has trees
+    fields: tuple[tuple[str, str], ...] = ()  # slots and values of a record
+    vectors: Any = field(default=None, compare=False)  # (T, F), the matrix the text refers to
+    other: str | None = None  # second text of a pair
 
     @property
     def where(self) -> str:
@@ -64,59 +64,59 @@ class Example:
         return f"{self.file}:{self.line}" if self.file else "input"
 
     @property
-    def whole(self) -> str:
-        """The text, or both of them, for people to read."""
+    def full_text(self) -> str:
+        """The text, or both texts, for display."""
         return self.text if self.other is None else join_pair(self.text, self.other)
 
     @property
-    def sentence(self) -> str:
+    def sentence_where(self) -> str:
         """'file:line: sentence …', for messages about one of its words."""
         return f"{self.where}: sentence '{self.id}'" if self.id else self.where
 
 
 @dataclass
-class Tally:
-    """Counts what was left out or cut, with the first places, so that nothing goes in silence."""
+class SkipCounter:
+    """Counts skipped and truncated rows by kind, with the first places of each."""
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
-    open: bool = True  # files are gone through more than once, and counted only once
+    enabled: bool = True  # False while a file is read again
 
-    SHOWN = 5
+    MAX_PLACES = 5
 
-    def add(self, what: str, where: str) -> None:
-        if not self.open:
+    def add(self, kind: str, where: str) -> None:
+        if not self.enabled:
             return
-        self.counts[what] = self.counts.get(what, 0) + 1
-        places = self.places.setdefault(what, [])
-        if len(places) < self.SHOWN:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        places = self.places.setdefault(kind, [])
+        if len(places) < self.MAX_PLACES:
             places.append(where)
 
     def lines(self) -> list[str]:
-        """One sentence a kind of loss."""
+        """Return one line per kind."""
         return [
-            f"{count} {PLURAL.get(what, what) if count > 1 else _singular(what)}: "
-            + ", ".join(self.places[what])
-            + (", …" if count > len(self.places[what]) else "")
-            for what, count in self.counts.items()
+            f"{count} {PLURAL.get(kind, kind) if count > 1 else _singular(kind)}: "
+            + ", ".join(self.places[kind])
+            + (", …" if count > len(self.places[kind]) else "")
+            for kind, count in self.counts.items()
         ]
 
     def __bool__(self) -> bool:
         return bool(self.counts)
 
 
-def _singular(what: str) -> str:
-    """What is said of several, said of one."""
-    return " ".join(SINGULAR.get(word, word) for word in what.split(" "))
+def _singular(phrase: str) -> str:
+    """Return a plural phrase in the singular."""
+    return " ".join(SINGULAR.get(word, word) for word in phrase.split(" "))
 
 
 def join_pair(text: str, other: str) -> str:
-    """Two texts on one line."""
+    """Return two texts on one line."""
     return f"{text}{PAIR_SEPARATOR}{other}"
 
 
 def parse_label(value: Any) -> Label:
-    """A typed label (of JSON, of Parquet) as Weft holds it."""
+    """Convert a typed label (JSON, Parquet) to a Label."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -125,19 +125,17 @@ def parse_label(value: Any) -> Label:
         return str(value)
     if isinstance(value, float):
         if value - value != 0:
-            raise UserError(f"the label is {value}, not a finite number. Remove the row.")
+            raise UserError(f"label {value} is not a finite number. Remove the row.")
         return value
-    if (found := parse_answers(value)) is not None:
-        return found
+    if (answers := parse_answers(value)) is not None:
+        return answers
     if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
         return tuple(str(parse_label(item)) for item in value)
-    raise UserError(
-        f"the label should be a text, a number or a list of texts, found {value!r:.40}."
-    )
+    raise UserError(f"the label must be a text, a number or a list of texts, found {value!r:.40}.")
 
 
 def parse_answers(value: Any) -> GoldAnswers | None:
-    """Answers as SQuAD writes them, [{"text": …, "answer_start": …}, …], or as columns of them."""
+    """Parse SQuAD answers, [{"text": …, "answer_start": …}, …] or the same as columns."""
     if isinstance(value, Mapping) and {"text", "answer_start"} <= set(value):
         columns: Any = value["text"], value["answer_start"]
         if not all(isinstance(column, list) for column in columns):
@@ -153,6 +151,6 @@ def parse_answers(value: Any) -> GoldAnswers | None:
         return GoldAnswers(tuple(texts), tuple(int(start) for start in starts))
     except (TypeError, ValueError, OverflowError):
         raise UserError(
-            "each answer should have a 'text' and the number of the character where it begins, "
-            f"'answer_start'; found {value!r:.60}."
+            "each answer needs a 'text' and an 'answer_start', the offset of its first character; "
+            f"found {value!r:.60}."
         ) from None

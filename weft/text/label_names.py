@@ -1,4 +1,4 @@
-"""Names for the ids that a file has as labels."""
+"""Names for numeric label ids."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,21 +9,21 @@ from weft.text.example import Example, Label, WordAnnotations
 from weft.text.line_source import BadRows, LineSource
 
 UNNAMED_LABEL = "labels without a name"
-MAX_SHOWN_NAMES = 5  # names in a message
-NAMES_HELP = "Give a file with a name a line, or with id<TAB>name, or write 0=negative,1=positive"
+MAX_SHOWN_NAMES = 5  # in a message
+NAMES_HELP = "Pass a file with one name or id<TAB>name per line, or write 0=negative,1=positive"
 
 
 def parse_names(value: str) -> tuple[str, ...]:
-    """Read `--names`, a file or `id=name,id=name`, as the texts 'id=name' that [data] keeps."""
+    """Parse `--names`, a file or `id=name,id=name`, into 'id=name' strings for [data]."""
     if not value:
         return ()
     if not os.path.exists(value):
         parts = [part.strip() for part in value.split(",") if part.strip()]
         if not all("=" in part for part in parts):
-            raise UserError(f"--names {value}: no such file, and not id=name. {NAMES_HELP}.")
+            raise UserError(f"--names {value}: neither a file nor id=name. {NAMES_HELP}.")
         return check_names(parts)
-    problems = BadRows(value, "error", None)
-    lines = [line for _, line in LineSource(value).lines(problems) if line.strip()]
+    bad_rows = BadRows(value, "error", None)
+    lines = [line for _, line in LineSource(value).lines(bad_rows) if line.strip()]
     if all("\t" in line for line in lines):
         pairs = [line.split("\t", 1) for line in lines]
     else:
@@ -32,32 +32,32 @@ def parse_names(value: str) -> tuple[str, ...]:
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the same texts 'id=name', or raise a UserError for one that is none or comes twice."""
+    """Return the same 'id=name' strings; raise a UserError if one is malformed or repeated."""
     seen: dict[str, str] = {}
     for part in names:
         key, equals, name = part.partition("=")
         if not equals or not key or not name:
             raise UserError(f"data.names: '{part}' is not id=name. {NAMES_HELP}.")
         if key in seen:
-            raise UserError(f"data.names: the id '{key}' comes twice. Give each id one name.")
+            raise UserError(f"data.names: id '{key}' is repeated. Give each id one name.")
         seen[key] = name
     return tuple(names)
 
 
 def rename_labels(
-    examples: Iterator[Example], names: Sequence[str], problems: BadRows
+    examples: Iterator[Example], names: Sequence[str], bad_rows: BadRows
 ) -> Iterator[Example]:
-    """Yield the examples with names in place of the ids of their labels.
+    """Yield the examples with label ids replaced by names.
 
-    A label that is a name already stays; one that is neither is a problem of its row.
+    A label that already is a name stays; any other is reported as a bad row.
     """
-    known = dict(part.split("=", 1) for part in names)
+    names_by_id = dict(part.split("=", 1) for part in names)
     for example in examples:
         try:
-            label = _rename_label(example.label, known)
+            label = _rename_label(example.label, names_by_id)
         except UserError as error:
-            problems.file = example.file
-            problems.found(UNNAMED_LABEL, example.line, str(error))
+            bad_rows.file = example.file
+            bad_rows.report(UNNAMED_LABEL, example.line, str(error))
             continue
         yield example if label is example.label else replace(example, label=label)
 
@@ -76,11 +76,11 @@ def _rename_label(label: Label, names: Mapping[str, str]) -> Label:
 
 
 def _name_of(label: str, names: Mapping[str, str]) -> str:
-    found = names.get(label)
-    if found is not None:
-        return found
+    name = names.get(label)
+    if name is not None:
+        return name
     if label in names.values():
         return label
     listed = ", ".join(f"{key}={name}" for key, name in list(names.items())[:MAX_SHOWN_NAMES])
     more = ", …" if len(names) > MAX_SHOWN_NAMES else ""
-    raise UserError(f"the label '{label}' has no name among {listed}{more}. Add it to --names.")
+    raise UserError(f"label '{label}' has no name among {listed}{more}. Add it to --names.")

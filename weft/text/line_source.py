@@ -1,4 +1,4 @@
-"""Bytes in, numbered lines out: opening, unpacking, decoding, and a place for every flaw."""
+"""Open, decompress and decode files into numbered lines; report bad rows with their place."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from weft.errors import UserError, near_miss
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.untrusted import check_regular
 
 BadRowPolicy = Literal["error", "skip"]
@@ -25,7 +25,7 @@ UNDECODABLE = "undecodable bytes"
 NUL_BYTE = "NUL byte"
 EMPTY_TEXT = "empty text"
 SURROGATE_MESSAGE = (
-    f"half of a surrogate pair, which no text can hold. Write the character whole, or {SKIP_HINT}."
+    f"a lone surrogate, which is not valid text. Write the whole character, or {SKIP_HINT}."
 )
 EMPTY_TEXT_MESSAGE = f"the text is empty. Fill it in or remove the row, or {SKIP_HINT}."
 
@@ -34,48 +34,48 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _BUFFER_BYTES = 1 << 18
 
-MAX_LINE_BYTES = 1 << 27  # bytes; what is longer is no text, or not one that fits in memory
+MAX_LINE_BYTES = 1 << 27  # longer lines are not text, or do not fit in memory
 
 
 @dataclass
-class SkipLog(Tally):
-    """A tally that keeps every place, and what was said of it."""
+class SkipLog(SkipCounter):
+    """A counter that keeps every place and its message."""
 
-    told: dict[str, str] = field(default_factory=dict)  # by place
+    messages: dict[str, str] = field(default_factory=dict)  # by place
 
-    SHOWN = 1 << 60
+    MAX_PLACES = 1 << 60
 
 
 class BadRows:
-    """What to do with a bad row: stop with its place, or count it and go on."""
+    """The policy for bad rows of a file: stop with an error, or count and skip them."""
 
     def __init__(
-        self, file: str, policy: BadRowPolicy, skipped: Tally | None, keep_empty: bool = False
+        self, file: str, policy: BadRowPolicy, skipped: SkipCounter | None, keep_empty: bool = False
     ) -> None:
         self.file = file
         self.keep_empty = keep_empty
         self.skip = policy == "skip"
-        self.tally = skipped if skipped is not None else Tally()
+        self.skipped = skipped if skipped is not None else SkipCounter()
 
-    def found(self, kind: str, line: int, message: str) -> None:
-        """One bad row; `message` says what was found and what to do."""
+    def report(self, kind: str, line: int, message: str) -> None:
+        """Report a bad row; `message` says what is wrong and how to fix it."""
         where = f"{self.file}:{line}"
         if not self.skip:
             raise UserError(f"{where}: {message}")
-        self.tally.add(kind, where)
-        if isinstance(self.tally, SkipLog):
-            self.tally.told.setdefault(where, str(UserError(message)))  # as it would be shown
+        self.skipped.add(kind, where)
+        if isinstance(self.skipped, SkipLog):
+            self.skipped.messages.setdefault(where, str(UserError(message)))  # as displayed
 
-    def empty(self, text: str, line: int) -> bool:
-        """Whether a row must go because its text is empty; found, it is a problem like others."""
+    def rejects_empty(self, text: str, line: int) -> bool:
+        """Return whether a row must be dropped for its empty text, and report it."""
         if self.keep_empty or text.strip():
             return False
-        self.found(EMPTY_TEXT, line, EMPTY_TEXT_MESSAGE)
+        self.report(EMPTY_TEXT, line, EMPTY_TEXT_MESSAGE)
         return True
 
 
 class LineSource:
-    """A file, packed file or standard input that is read once, from the top, line by line."""
+    """A plain or compressed file, or standard input, read once line by line."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -85,7 +85,7 @@ class LineSource:
         self._head: list[bytes] = []
 
     def head(self, count: int = MAX_HEAD_LINES) -> list[bytes]:
-        """The first lines as they are; they are not lost to `lines`."""
+        """Return the first raw lines; `lines` still yields them."""
         size = sum(map(len, self._head))
         try:
             while len(self._head) < count and size < MAX_HEAD_BYTES:
@@ -101,7 +101,7 @@ class LineSource:
         return self._head[:count]
 
     def raw(self) -> Iterator[bytes]:
-        """Every line as bytes, with its ending."""
+        """Yield every line as bytes, with its line break."""
         self.head(1)
         number = 0
         try:
@@ -115,10 +115,10 @@ class LineSource:
         finally:
             self.close()
 
-    def lines(self, problems: BadRows) -> Iterator[tuple[int, str]]:
-        """(number from 1, text without its ending); lines that are not text are problems."""
+    def lines(self, bad_rows: BadRows) -> Iterator[tuple[int, str]]:
+        """Yield (number from 1, text without line break); undecodable lines are bad rows."""
         for number, raw in enumerate(self.raw(), 1):
-            text = decode_line(raw, number, problems)
+            text = decode_line(raw, number, bad_rows)
             if text is not None:
                 yield number, text
 
@@ -127,62 +127,62 @@ class LineSource:
             self._stream.close()
 
     def _line(self, number: int) -> bytes:
-        """The next line, if it can be held."""
+        """Read the next line if it fits in memory."""
         try:
             raw = self._stream.readline(MAX_LINE_BYTES + 1)
         except MemoryError:
             raise UserError(
-                f"{self.name}:{number}: not enough memory to read this line. Cut it into several."
+                f"{self.name}:{number}: not enough memory to read this line. Split it."
             ) from None
         if len(raw) > MAX_LINE_BYTES:
             raise UserError(
-                f"{self.name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes. Cut it "
-                "into several, or give a file of text."
+                f"{self.name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes. "
+                "Split it, or pass a text file."
             )
         return raw
 
     def _opening(self, raw: bytes) -> bytes:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise UserError(
-                f"{self.name}:1: the file is UTF-16 (it starts with the mark "
+                f"{self.name}:1: the file is UTF-16 (it starts with "
                 f"{raw[:2].hex(' ').upper()}). Convert it: iconv -f UTF-16 -t UTF-8 FILE."
             )
         if b"\n" not in raw and raw.count(b"\r") > 1:
             raise UserError(
-                f"{self.name}:1: lines end in a bare carriage return (old Mac style). "
+                f"{self.name}:1: lines end in bare carriage returns (old Mac style). "
                 "Convert it: tr '\\r' '\\n' < FILE."
             )
         return raw.removeprefix(_BOM)
 
     def _damaged(self, line: int, error: BaseException) -> UserError:
         return UserError(
-            f"{self.name}: cannot be read past line {line}: {error}. "
-            "The file is damaged or cut short; copy or make it again."
+            f"{self.name}: cannot read past line {line}: {error}. "
+            "The file is damaged or truncated; copy or create it again."
         )
 
 
 class UniqueIds:
-    """Watches for repeated ids, when it is asked to."""
+    """Detects repeated ids, if enabled."""
 
-    def __init__(self, watch: bool, problems: BadRows) -> None:
-        # Not always: remembering every id is the one thing here that grows with the file.
-        self._seen: dict[str, int] | None = {} if watch else None
-        self._problems = problems
+    def __init__(self, enabled: bool, bad_rows: BadRows) -> None:
+        # Optional: remembering every id is the only cost here that grows with the file.
+        self._seen: dict[str, int] | None = {} if enabled else None
+        self._bad_rows = bad_rows
 
-    def repeats(self, name: str, line: int) -> bool:
-        """Whether an earlier row had this id; that is a problem of this row."""
+    def is_repeated(self, name: str, line: int) -> bool:
+        """Return whether an earlier row had this id, and report it."""
         if self._seen is None:
             return False
         first = self._seen.setdefault(name, line)
         if first == line:
             return False
-        told = f"the id '{name}' was already used on line {first}"
-        self._problems.found("duplicate id", line, f"{told}. Make ids unique, or {SKIP_HINT}.")
+        message = f"id '{name}' is already used on line {first}"
+        self._bad_rows.report("duplicate id", line, f"{message}. Make ids unique, or {SKIP_HINT}.")
         return True
 
 
 def not_utf8_message(error: UnicodeDecodeError) -> str:
-    """The message for bytes that are not UTF-8, with the place inside the line."""
+    """Return the message for bytes that are not UTF-8, with their offset."""
     return (
         f"byte 0x{error.object[error.start]:02x} at offset {error.start} of the line is not UTF-8. "
         f"Convert the file (iconv -f LATIN1 -t UTF-8 FILE), or {SKIP_HINT}."
@@ -190,28 +190,28 @@ def not_utf8_message(error: UnicodeDecodeError) -> str:
 
 
 def nul_byte_message(text: str) -> str:
-    """The message for a NUL inside a text file."""
-    place = len(text[: text.index("\0")].encode())
+    """Return the message for a NUL byte inside a text file."""
+    offset = len(text[: text.index("\0")].encode())
     return (
-        f"NUL byte at offset {place} of the line. Remove it (tr -d '\\0' < FILE), or {SKIP_HINT}."
+        f"NUL byte at offset {offset} of the line. Remove it (tr -d '\\0' < FILE), or {SKIP_HINT}."
     )
 
 
-def decode_line(raw: bytes, number: int, problems: BadRows) -> str | None:
-    """A line as text without its ending, or nothing where it is no text: a problem."""
+def decode_line(raw: bytes, number: int, bad_rows: BadRows) -> str | None:
+    """Decode a line and strip its break; report it and return None if it is not text."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        problems.found(UNDECODABLE, number, not_utf8_message(error))
+        bad_rows.report(UNDECODABLE, number, not_utf8_message(error))
         return None
     if "\0" in text:
-        problems.found(NUL_BYTE, number, nul_byte_message(text))
+        bad_rows.report(NUL_BYTE, number, nul_byte_message(text))
         return None
     return text.rstrip("\r\n")
 
 
 def strip_compression(path: str) -> tuple[str, str]:
-    """Lower-case name without its packing ending, and that ending: 'a.csv', '.gz'."""
+    """Return the lower-case name without compression ending, and that ending: 'a.csv', '.gz'."""
     name = path.lower()
     for ending in (".gz", ".xz"):
         if name.endswith(ending):
@@ -220,14 +220,14 @@ def strip_compression(path: str) -> tuple[str, str]:
 
 
 def file_not_found(path: str) -> UserError:
-    """The error for a file that is not there, with the nearest name in its folder."""
+    """Return the error for a missing file, with the closest name in its folder."""
     target = Path(path)
     folder = target.parent
-    sides = path.split(",")
-    if len(sides) > 1 and all(map(os.path.exists, sides)):
-        return UserError(f"{path}: these are {len(sides)} files. Give one of them here.")
+    files = path.split(",")
+    if len(files) > 1 and all(map(os.path.exists, files)):
+        return UserError(f"{path}: {len(files)} files. Pass one of them here.")
     if not folder.is_dir():
-        return UserError(f"{path}: no such file; the folder '{folder}' does not exist either.")
+        return UserError(f"{path}: no such file; folder '{folder}' does not exist either.")
     names = sorted(entry.name for entry in folder.iterdir())
     hint = (
         near_miss(target.name, names) or f" '{folder}' holds: {', '.join(names[:7]) or 'nothing'}."
@@ -244,12 +244,12 @@ def _open(path: str) -> IO[bytes]:
     except FileNotFoundError:
         raise file_not_found(path) from None
     except IsADirectoryError:
-        raise UserError(f"{path} is a folder, not a file. Give the files in it.") from None
+        raise UserError(f"{path} is a folder, not a file. Pass the files in it.") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be opened: {error.strerror}.") from error
+        raise UserError(f"{path}: cannot open: {error.strerror}.") from error
     magic = cast(io.BufferedReader, plain).peek(6)[:6]
     ending = strip_compression(path)[1]
-    # Content decides, so that a renamed file opens too; the ending makes a damaged one fail well.
+    # Content decides, so a renamed file opens too; by its ending, a damaged one fails clearly.
     if magic.startswith(_GZIP) or (ending == ".gz" and magic):
         return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=plain)), _BUFFER_BYTES)
     if magic.startswith(_XZ) or (ending == ".xz" and magic):

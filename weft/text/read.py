@@ -1,4 +1,4 @@
-"""A file of any known format -> a stream of Examples, in constant memory."""
+"""Read a file of any known format as a stream of Examples, in constant memory."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from weft.errors import UserError
 from weft.registry import check_types
 from weft.text.annotation import trees
 from weft.text.columns import NO_LABEL, Columns, TableLayout, layout_from_names, layout_from_rows
-from weft.text.example import Example, Label, Tally, parse_label
+from weft.text.example import Example, Label, SkipCounter, parse_label
 from weft.text.formats.brackets import read_brackets
 from weft.text.formats.csv import (
     NumberedRows,
@@ -67,15 +67,15 @@ def read(
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     format: str | None = None,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
     phrases: bool = False,
     separator: str | None = None,
     keep_empty: bool = False,
 ) -> Iterator[Example]:
-    """The examples of a file, folder, pair of files or standard input ('-'), one at a time.
+    """Yield the examples of a file, folder, pair of files or standard input ('-').
 
-    Missing files and unknown columns are reported here; bad rows when their turn comes. Of files
-    joined by a comma only the first is read where no label is asked for.
+    Missing files and unknown columns raise at once; bad rows when they are reached. Of files
+    joined by a comma, only the first is read if no label is requested.
     """
     name = os.fspath(path)
     if format is not None:
@@ -96,12 +96,12 @@ def read(
 
         return list_matrices(name)
     if format == "folder":
-        raise UserError(f"{name}: a file, not a folder with one sub-folder a class.")
+        raise UserError(f"{name}: a file, not a folder with a sub-folder per class.")
     source = LineSource(name)
-    faults = BadRows(source.name, on_bad_row, skipped, keep_empty)
+    bad_rows = BadRows(source.name, on_bad_row, skipped, keep_empty)
     kind = format or recognise_structure(source)
     if kind == "spans" and columns.label is not None:
-        kind = "jsonl"  # what is asked for is another label than the spans
+        kind = "jsonl"  # another label than the spans is requested
     if kind == "squad":
         from weft.text.formats.squad import read_squad
 
@@ -113,32 +113,36 @@ def read(
         return _read_structured(name, kind, columns, on_bad_row, skipped)
     if kind not in FORMATS:
         kind = recognise_source(source)
-    if kind == "lines" and (columns.two or columns.text_pair is not None) and _has_tab(source):
-        kind = "tsv"  # of standard input, which is taken for lines otherwise
+    if (
+        kind == "lines"
+        and (columns.requires_pair or columns.text_pair is not None)
+        and _has_tab(source)
+    ):
+        kind = "tsv"  # standard input, otherwise read as lines
     if kind == "parquet":
         source.close()
         from weft.text.formats.parquet import read_parquet
 
-        return _require_examples(read_parquet(name, columns, faults), name)
+        return _require_examples(read_parquet(name, columns, bad_rows), name)
     if not source.head(1):
-        raise UserError(f"{source.name}: the file is empty. Give it at least one text.")
+        raise UserError(f"{source.name}: the file is empty. Add at least one text.")
     return _require_examples(
-        _READERS[kind](source, _ReadOptions(columns, faults, phrases, separator)), source.name
+        _READERS[kind](source, _ReadOptions(columns, bad_rows, phrases, separator)), source.name
     )
 
 
 def resolve_columns(
     path: str | os.PathLike[str], columns: Columns, format: str | None = None
 ) -> Columns:
-    """The columns that `read` would find, for reading a sister file (a dev, a test) alike."""
-    found = table_layout(path, columns, format)
-    return columns if found is None else found.columns
+    """Return the columns that `read` would detect, to read a sibling file (dev, test) alike."""
+    layout = table_layout(path, columns, format)
+    return columns if layout is None else layout.columns
 
 
 def table_layout(
     path: str | os.PathLike[str], columns: Columns, format: str | None = None
 ) -> TableLayout | None:
-    """Where `read` would find text, label and id in the rows of a table or of JSON lines."""
+    """Return the layout that `read` would detect in a table or JSON lines; None for others."""
     name = os.fspath(path)
     if name == "-" or os.path.isdir(name):
         return None
@@ -153,9 +157,9 @@ def table_layout(
             return parquet_layout(name, columns)
         if kind not in ("csv", "tsv", "jsonl") or not source.head(1):
             return None
-        wish = _ReadOptions(columns, BadRows(source.name, "skip", None), False, None)
-        _READERS[kind](source, wish)  # finds the columns before it reads the first row
-        return wish.found
+        options = _ReadOptions(columns, BadRows(source.name, "skip", None), False, None)
+        _READERS[kind](source, options)  # detects the columns before reading the first row
+        return options.found
 
 
 def _has_tab(source: LineSource) -> bool:
@@ -164,35 +168,35 @@ def _has_tab(source: LineSource) -> bool:
 
 
 class _ReadOptions:
-    """What the caller of `read` asked for, in one piece."""
+    """The options of a `read` call."""
 
-    found: TableLayout | None = None  # what a reader settled on
+    found: TableLayout | None = None  # the layout a reader detected
 
     def __init__(
-        self, columns: Columns, problems: BadRows, phrases: bool, separator: str | None
+        self, columns: Columns, bad_rows: BadRows, phrases: bool, separator: str | None
     ) -> None:
         self.columns = columns
-        self.problems = problems
+        self.bad_rows = bad_rows
         self.phrases = phrases
         self.separator = separator
 
 
 def _require_examples(examples: Iterator[Example], name: str) -> Iterator[Example]:
-    """The same stream, or an error when there is nothing in it."""
+    """Yield from a stream; raise a UserError if it is empty."""
     try:
         first = next(examples, None)
         if first is None:
-            raise UserError(f"{name}: no row can be used. Look at the first rows, or at the tally.")
+            raise UserError(f"{name}: no usable row. Check the first rows and the skip counts.")
         yield first
         yield from examples
     except MemoryError:
         raise UserError(
-            f"{name}: not enough memory to read it. Give shorter texts, or fewer at a time."
+            f"{name}: not enough memory to read it. Pass shorter texts, or fewer at a time."
         ) from None
 
 
 def _read_structured(
-    name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: Tally | None
+    name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
     from weft.text.formats.structured import (
         read_column_examples,
@@ -212,19 +216,19 @@ def _read_structured(
     )
 
 
-def _read_lines(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
-    for number, text in source.lines(wish.problems):
-        if wish.problems.empty(text, number):
+def _read_lines(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
+    for number, text in source.lines(options.bad_rows):
+        if options.bad_rows.rejects_empty(text, number):
             continue
         yield Example(text, None, "", source.name, number)
 
 
-def _read_fasttext(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
-    for number, line in source.lines(wish.problems):
+def _read_fasttext(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
+    for number, line in source.lines(options.bad_rows):
         if not line.strip():
             continue
         labels, text = _split_labels(line)
-        if wish.problems.empty(text, number):
+        if options.bad_rows.rejects_empty(text, number):
             continue
         label: Label = labels[0] if len(labels) == 1 else tuple(labels) or None
         yield Example(text, label, "", source.name, number)
@@ -240,70 +244,74 @@ def _split_labels(line: str) -> tuple[list[str], str]:
         labels.append(bare[len(LABEL_PREFIX) : end])
         line = bare[end + 1 :]
     if LABEL_PREFIX in line:
-        # fastText takes a label wherever it stands; left in the text it would give the answer away.
+        # fastText accepts labels anywhere; left in the text, one would leak the answer.
         tokens = line.split()
         labels += [token[len(LABEL_PREFIX) :] for token in tokens if token.startswith(LABEL_PREFIX)]
         line = " ".join(token for token in tokens if not token.startswith(LABEL_PREFIX))
     return labels, line
 
 
-def _read_trees(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
-    handling: BadRowPolicy = "skip" if wish.problems.skip else "error"
-    for one in read_brackets(source, on_bad_row=handling, skipped=wish.problems.tally):
-        tree = one.tree
-        if wish.phrases:
+def _read_trees(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
+    policy: BadRowPolicy = "skip" if options.bad_rows.skip else "error"
+    for located in read_brackets(source, on_bad_row=policy, skipped=options.bad_rows.skipped):
+        tree = located.tree
+        if options.phrases:
             for label, text in trees.iter_phrases(tree):
-                yield Example(text, label, "", source.name, one.line)
+                yield Example(text, label, "", source.name, located.line)
         else:
-            yield Example(tree.text, tree.label or None, "", source.name, one.line, tree=tree)
+            yield Example(tree.text, tree.label or None, "", source.name, located.line, tree=tree)
 
 
-def _read_jsonl(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
-    # Standard input may be slow to give its second line; the first must do.
+def _read_jsonl(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
+    # Standard input may be slow: one line must do.
     head = source.head(1 if source.path == "-" else 100)
-    return _read_json_rows(source, wish, _detect_keys(head, source.name, wish))
+    return _read_json_rows(source, options, _detect_keys(head, source.name, options))
 
 
-def _read_json_rows(source: LineSource, wish: _ReadOptions, keys: Keys) -> Iterator[Example]:
-    problems, file = wish.problems, source.name
-    known = UniqueIds(wish.columns.id is not None, wish.problems)
+def _read_json_rows(source: LineSource, options: _ReadOptions, keys: Keys) -> Iterator[Example]:
+    bad_rows, file = options.bad_rows, source.name
+    ids = UniqueIds(options.columns.id is not None, options.bad_rows)
     text_key, label_key, id_key = keys.text, keys.label, keys.id
-    for number, line in source.lines(problems):
+    for number, line in source.lines(bad_rows):
         if not line or line.isspace():
             continue
         try:
             row = parse_row(line)
         except (ValueError, RecursionError) as error:
-            problems.found("invalid JSON", number, invalid_json_message(line, error))
+            bad_rows.report("invalid JSON", number, invalid_json_message(line, error))
             continue
         if type(row) is dict:
-            keys.gather(row)
-        fault = find_row_fault(row, text_key, line, problems.keep_empty)
+            keys.merge_text(row)
+        fault = find_row_fault(row, text_key, line, bad_rows.keep_empty)
         if not fault and second_text(row, keys.other) is not None:
             fault = find_row_fault(row, keys.other or "", line, keep_empty=True)
         fault = fault or find_surrogate_fault(row, keys, line)
         if fault:
-            problems.found(fault[0], number, fault[1])
+            bad_rows.report(fault[0], number, fault[1])
             continue
         label = row.get(label_key) if label_key is not None else None
         other = second_text(row, keys.other)
-        if type(label) is not str or other is not None or keys.more:
+        if type(label) is not str or other is not None or keys.extra_labels:
             try:
                 label = parse_label(label)
-                if keys.more:
-                    label = add_references(label, [to_cell(row.get(key)) for key in keys.more])
-                label = locate_answers(label, other, row.get(keys.start), keys.within)
+                if keys.extra_labels:
+                    label = add_references(
+                        label, [to_cell(row.get(key)) for key in keys.extra_labels]
+                    )
+                label = locate_answers(
+                    label, other, row.get(keys.answer_start), keys.answers_in_text
+                )
             except UserError as error:
-                problems.found(fault_kind(error), number, str(error))
+                bad_rows.report(fault_kind(error), number, str(error))
                 continue
         identity = row.get(id_key) if id_key is not None else None
         name = "" if identity is None else str(identity)
-        if known.repeats(name, number):
+        if ids.is_repeated(name, number):
             continue
         yield Example(row[text_key], label, name, file, number, other=other)
 
 
-def _detect_keys(head: list[bytes], file: str, wish: _ReadOptions) -> Keys:
+def _detect_keys(head: list[bytes], file: str, options: _ReadOptions) -> Keys:
     rows = []
     for raw in head:
         try:
@@ -313,137 +321,141 @@ def _detect_keys(head: list[bytes], file: str, wish: _ReadOptions) -> Keys:
         if isinstance(row, dict):
             rows.append(row)
     if not rows:
-        return Keys()  # the first bad row will say what is wrong
+        return Keys()  # the first bad row reports the problem
     names = tuple(dict.fromkeys(key for row in rows for key in row))
     if not names:
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
     cells = [[to_cell(row.get(name)) for name in names] for row in rows]
-    found = layout_from_names(names, cells, wish.columns, file)
-    wish.found = found
-    return Keys.of(found)
+    layout = layout_from_names(names, cells, options.columns, file)
+    options.found = layout
+    return Keys.from_layout(layout)
 
 
-def _read_csv(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
+def _read_csv(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
     delimiter = detect_delimiter(decode_head(source)[0])
     silent = BadRows(source.name, "skip", None)
-    sample = [row for _, row in read_csv_rows(iter(source.head()), silent, delimiter, whole=False)]
+    rows_sample = [
+        row for _, row in read_csv_rows(iter(source.head()), silent, delimiter, whole=False)
+    ]
 
     def more() -> Iterator[Sequence[str]]:
         again = LineSource(source.path)
         return (row for _, row in read_csv_rows(again.raw(), silent, delimiter, whole=False))
 
-    found = _detect_table(sample, source, wish, more)
-    rows = read_csv_rows(source.raw(), wish.problems, delimiter)
-    return _table_examples(rows, found, source.name, wish)
+    layout = _detect_table(rows_sample, source, options, more)
+    rows = read_csv_rows(source.raw(), options.bad_rows, delimiter)
+    return _table_examples(rows, layout, source.name, options)
 
 
-def _read_tsv(source: LineSource, wish: _ReadOptions) -> Iterator[Example]:
+def _read_tsv(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
     if not is_unquoted(source):
-        return _read_csv(source, wish)
+        return _read_csv(source, options)
     lines = [line.rstrip("\r\n") for line in decode_head(source)]
 
     def more() -> Iterator[Sequence[str]]:
         silent = BadRows(source.name, "skip", None)
         return (line.split("\t") for _, line in LineSource(source.path).lines(silent))
 
-    found = _detect_table([line.split("\t") for line in lines if line], source, wish, more)
-    return _table_examples(read_tab_rows(source, wish.problems), found, source.name, wish)
+    layout = _detect_table([line.split("\t") for line in lines if line], source, options, more)
+    return _table_examples(read_tab_rows(source, options.bad_rows), layout, source.name, options)
 
 
 def _detect_table(
     sample: list[list[str]],
     source: LineSource,
-    wish: _ReadOptions,
+    options: _ReadOptions,
     more: Callable[[], Iterator[Sequence[str]]],
 ) -> TableLayout:
     if not sample:
-        sample = [["text"]]  # nothing usable in sight; the rows will say why
+        sample = [["text"]]  # nothing usable yet; the rows report why
     more_rows = more if source.can_reopen else None
-    found = layout_from_rows(sample, wish.columns, source.name, more_rows)
-    wish.found = found
-    return found
+    layout = layout_from_rows(sample, options.columns, source.name, more_rows)
+    options.found = layout
+    return layout
 
 
 def _table_examples(
-    rows: NumberedRows, found: TableLayout, file: str, wish: _ReadOptions
+    rows: NumberedRows, layout: TableLayout, file: str, options: _ReadOptions
 ) -> Iterator[Example]:
-    problems, separator, known = (
-        wish.problems,
-        wish.separator,
-        UniqueIds(wish.columns.id is not None, wish.problems),
+    bad_rows, separator, ids = (
+        options.bad_rows,
+        options.separator,
+        UniqueIds(options.columns.id is not None, options.bad_rows),
     )
-    width, text_at, label_at, id_at = found.width, found.text, found.label, found.id
-    header, rows = split_header(rows, found)
-    if found.guessed and header is not None:
-        problems.tally.add(GUESSED_HEADER, f"{file}:1")
+    width, text_at, label_at, id_at = layout.width, layout.text, layout.label, layout.id
+    header, rows = split_header(rows, layout)
+    if layout.guessed and header is not None:
+        bad_rows.skipped.add(GUESSED_HEADER, f"{file}:1")
     for number, cells in rows:
         if len(cells) != width:
-            problems.found("ragged row", number, _ragged_message(len(cells), found))
+            bad_rows.report("ragged row", number, _ragged_message(len(cells), layout))
             continue
         text = cells[text_at]
-        if found.fields:
-            filled = {found.names[i]: cells[i] for i in found.fields if cells[i].strip()}
+        if layout.fields:
+            filled = {layout.names[i]: cells[i] for i in layout.fields if cells[i].strip()}
             text = json.dumps(filled, ensure_ascii=False) if filled else ""
-        if problems.empty(text, number):
+        if bad_rows.rejects_empty(text, number):
             continue
         label: Label = None
         if label_at is not None:
             label = cells[label_at] or None
             if separator is not None:
                 label = tuple(label.split(separator)) if label else ()
-        if found.more:
-            label = add_references(label, [cells[i] for i in found.more])
+        if layout.extra_labels:
+            label = add_references(label, [cells[i] for i in layout.extra_labels])
         name = cells[id_at] if id_at is not None else ""
-        if known.repeats(name, number):
+        if ids.is_repeated(name, number):
             continue
-        other = None if found.other is None else cells[found.other]
-        if found.start is not None or found.within:
-            start = None if found.start is None else cells[found.start]
+        other = None if layout.other is None else cells[layout.other]
+        if layout.answer_start is not None or layout.answers_in_text:
+            start = None if layout.answer_start is None else cells[layout.answer_start]
             try:
-                label = locate_answers(label, other, start, found.within)
+                label = locate_answers(label, other, start, layout.answers_in_text)
             except UserError as error:
-                problems.found(fault_kind(error), number, str(error))
+                bad_rows.report(fault_kind(error), number, str(error))
                 continue
         yield Example(text, label, name, file, number, other=other)
 
 
-def _ragged_message(count: int, found: TableLayout) -> str:
-    whose = "the header has" if found.header else "most rows have"
+def _ragged_message(count: int, layout: TableLayout) -> str:
+    whose = "the header has" if layout.header else "most rows have"
     plural = "column" if count == 1 else "columns"
     return (
-        f"{count} {plural} where {whose} {found.width}. Quote cells that hold the separator "
-        f"(and call the file .csv), or {SKIP_HINT}."
+        f"{count} {plural}, but {whose} {layout.width}. Quote cells that contain the separator "
+        f"(and name the file .csv), or {SKIP_HINT}."
     )
 
 
-def _read_folder(name: str, on_bad_row: BadRowPolicy, skipped: Tally | None) -> Iterator[Example]:
+def _read_folder(
+    name: str, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
+) -> Iterator[Example]:
     classes = [p for p in sorted(Path(name).iterdir()) if p.is_dir() and p.name[0] != "."]
     if not classes:
         raise UserError(
-            f"{name}: a folder without class folders. Put the texts of each class into a "
-            "sub-folder named after it, or pass a file. Raw text in a folder is for `weft train` "
-            f"with a language model or a recipe that pre-trains; else `cat {name}/* > FILE`."
+            f"{name}: no class folders. Put the texts of each class into a sub-folder named after "
+            "it, or pass a file. Only `weft train` with a language model or a pre-training recipe "
+            f"reads a folder of raw text; otherwise `cat {name}/* > FILE`."
         )
     if skipped is not None:
         for stray in sorted(p for p in Path(name).iterdir() if p.is_file() and p.name[0] != "."):
             skipped.add("file outside a class folder", str(stray))
     for folder in classes:
         if has_surrogate(folder.name):
-            raise UserError(f"{folder}: the name of this class is not UTF-8. Rename the folder.")
+            raise UserError(f"{folder}: the class name is not UTF-8. Rename the folder.")
     return _read_class_folders(classes, on_bad_row, skipped)
 
 
 def _read_class_folders(
-    classes: list[Path], on_bad_row: BadRowPolicy, skipped: Tally | None
+    classes: list[Path], on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
     for folder in classes:
         for path in sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != "."):
-            bad = Tally()
-            problems = BadRows(str(path), on_bad_row, bad)
-            text = "\n".join(line for _, line in LineSource(path).lines(problems))
+            bad = SkipCounter()
+            bad_rows = BadRows(str(path), on_bad_row, bad)
+            text = "\n".join(line for _, line in LineSource(path).lines(bad_rows))
             if not bad and not text.strip():
-                problems.found(EMPTY_TEXT, 1, EMPTY_TEXT_MESSAGE)
-            if bad:  # one bad line spoils the whole text
+                bad_rows.report(EMPTY_TEXT, 1, EMPTY_TEXT_MESSAGE)
+            if bad:  # one bad line drops the whole text
                 if skipped is not None:
                     kind, places = next(iter(bad.places.items()))
                     skipped.add(kind, places[0])

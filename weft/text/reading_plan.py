@@ -1,4 +1,4 @@
-"""Decide once how all files of a run are read, and say so."""
+"""Decide once how all files of a run are read, and report it."""
 
 import os
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ TABLES = ("csv", "tsv", "jsonl", "parquet")
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """The columns that all files are read by, and a line on each decision."""
+    """The columns for all files, and a line about each decision."""
 
     columns: Columns
     lines: tuple[str, ...] = ()
-    tagged: bool = False  # the files hold words in columns
+    tagged: bool = False  # column files (a word per line)
 
 
 def plan_reading(
@@ -31,48 +31,48 @@ def plan_reading(
     *,
     tags: Sequence[str] | None = None,
 ) -> ReadingPlan:
-    """Decide on the columns of files that belong together; the first is the one that is learned.
+    """Decide on the columns of files that belong together; the first is the training file.
 
-    `tags` are the columns that a tagger is asked for, an empty list where one is to be found; None
-    where no tags are learned. A UserError names the candidates where several fit.
+    `tags` are the requested columns of a tagger, empty to detect one; None if no tags are learned.
+    Raise a UserError that names the candidates if several fit.
     """
     first = files[0]
     kind = format_of(first, format)
     if kind == "conll" and tags is not None:
         alike = [path for path in files if format_of(path, format) == "conll"]
-        found = choose_tag_columns(alike, requested.text, requested.label, tags)
+        tagged = choose_tag_columns(alike, requested.text, requested.label, tags)
         return ReadingPlan(
-            replace(requested, text=found.words, label=found.tags), (found.line,), True
+            replace(requested, text=tagged.words, label=tagged.tags), (tagged.line,), True
         )
     if kind == "conllu" and tags is not None:
-        told = ", ".join(f"'{name}'" for name in tags or [str(requested.label or "upos")])
-        return ReadingPlan(requested, (f"words: column 'form'; tags: column {told}",))
+        names = ", ".join(f"'{name}'" for name in tags or [str(requested.label or "upos")])
+        return ReadingPlan(requested, (f"words: column 'form'; tags: column {names}",))
     if kind not in TABLES:
         return ReadingPlan(requested)
     table = table_layout(first, requested, format)
     if table is None:
         return ReadingPlan(requested)
-    found_columns = table.columns
-    text = requested.text if table.fields else found_columns.text
-    label = requested.label if table.label is None else found_columns.label
-    other = requested.text_pair if table.other is None else found_columns.text_pair
+    detected = table.columns
+    text = requested.text if table.fields else detected.text
+    label = requested.label if table.label is None else detected.label
+    other = requested.text_pair if table.other is None else detected.text_pair
     columns = replace(requested, text=text, label=label, text_pair=other)
     lines = [table.describe()]
     if table.guessed and table.header:
-        lines.append(f"{first}:1: the first line is taken for a header.")
+        lines.append(f"{first}:1: the first line is read as a header.")
     for path in files[1:]:
         if format_of(path, format) not in TABLES:
             continue
-        own = table_layout(path, adapt_columns(columns, path, format), format)
-        if own is not None and own.describe() != lines[0]:
-            lines.append(f"{path}: {own.describe()}")
+        layout = table_layout(path, adapt_columns(columns, path, format), format)
+        if layout is not None and layout.describe() != lines[0]:
+            lines.append(f"{path}: {layout.describe()}")
     return ReadingPlan(columns, tuple(lines))
 
 
 def adapt_columns(columns: Columns, path: str, format: str | None = None) -> Columns:
-    """The same columns for another file, without those that cannot be meant in its format.
+    """Return the columns for another file, without those that its format cannot have.
 
-    Positions come from a file without a header: they say nothing of one that has names.
+    Positions come from a file without a header; they do not apply to one with names.
     """
     kind = format_of(path, format)
     if kind == "conllu":
@@ -95,7 +95,7 @@ def _without_positions(columns: Columns) -> Columns:
 
 
 def format_of(path: str, format: str | None = None) -> str:
-    """The format of one file; empty for standard input, matrices and files joined by a comma."""
+    """Return the format of a file; "" for standard input, matrices and comma-joined files."""
     if (
         path == "-"
         or is_matrix_file(path)

@@ -1,4 +1,4 @@
-"""Which columns of column files are words and tags, decided once for all files of a run."""
+"""Choose the word and tag columns of column files, once for all files of a run."""
 
 import re
 from collections import Counter
@@ -16,9 +16,9 @@ from weft.text.column_layout import (
     split_sample,
 )
 
-MAX_SHOWN_TAGS = 6  # tags in the line that tells of the decision
-MAX_SHOWN_VALUES = 3  # values of each column that could be the tags
-# (0), (0|1), 1)2): the mentions that open and close at a word
+MAX_SHOWN_TAGS = 6  # in the line about the choice
+MAX_SHOWN_VALUES = 3  # of each candidate column
+# (0), (0|1), 1)2): coreference mentions that open and close at a word
 _MENTIONS = re.compile(r"(?:\|?(?:\([^()|*\s]+\)?|[^()|*\s]+\)))+")
 _NO_MENTION = {"", "-", "_", "*"}
 _ROLE = re.compile(r"\((?:[CR]-)?(?:V|A\d|AA|AM-\w+|ARG[\w-]*)[(*]")
@@ -27,11 +27,11 @@ _PREDICATE_TAG = re.compile(r"(?:A\d|P)-[BI]")
 
 @dataclass(frozen=True)
 class TagColumns:
-    """The columns of words and tags, by name where all files have a header, else by position."""
+    """The word and tag columns, by name if all files have a header, else by position."""
 
     words: int | str
-    tags: int | str | None  # None where no single column is asked for
-    line: str  # what was decided, for people
+    tags: int | str | None  # None if a task names several
+    line: str  # describes the choice
 
 
 def choose_tag_columns(
@@ -40,87 +40,91 @@ def choose_tag_columns(
     tags: int | str | None = None,
     tag_names: Sequence[str] = (),
 ) -> TagColumns:
-    """Decide on the columns of words and tags that hold in every file, or raise a UserError.
+    """Choose the word and tag columns that fit every file, or raise a UserError.
 
-    `several` are columns of tags that a task names itself; then there is no single one to find.
+    `tag_names` are the tag columns a task names itself; then none is searched for.
     """
     samples = [split_sample(read_sample(path), path) for path in files]
     first = samples[0]
     if tags is None and not tag_names:
         for sample in samples:
             reject_unsupported(sample)
-    asked = [_resolve_requested(sample, words, tags, tag_names) for sample in samples]
-    places: list[int | None]
+    requested = [_resolve_requested(sample, words, tags, tag_names) for sample in samples]
+    tag_positions: list[int | None]
     if tags is None and not tag_names:
-        found = _find_tags(samples)
-        places = [found] * len(samples) if isinstance(found, int) else [*found]
+        tag = _find_tags(samples)
+        tag_positions = [tag] * len(samples) if isinstance(tag, int) else [*tag]
     else:
-        places = [place for _, place in asked]
-    texts = [
-        place if place is not None else _find_words(sample, tag)
-        for sample, (place, _), tag in zip(samples, asked, places, strict=True)
+        tag_positions = [column for _, column in requested]
+    word_positions = [
+        column if column is not None else _find_words(sample, tag)
+        for sample, (column, _), tag in zip(samples, requested, tag_positions, strict=True)
     ]
-    if len(set(texts)) > 1 and words is None and not _all_have_names(samples):
-        told = ", ".join(
-            f"{s.file}: column {place}" for s, place in zip(samples, texts, strict=True)
+    if len(set(word_positions)) > 1 and words is None and not _all_have_names(samples):
+        columns = ", ".join(
+            f"{s.file}: column {column}" for s, column in zip(samples, word_positions, strict=True)
         )
         raise AmbiguousColumnError(
-            f"The words stand in different columns ({told}). Pass --text COLUMN."
+            f"The files have their words in different columns ({columns}). Pass --text COLUMN."
         )
     by_name = _all_have_names(samples)
-    text = _column_reference(first, texts[0], by_name)
-    main = None if tag_names and tags is None else _column_reference(first, places[0], by_name)
+    text = _column_reference(first, word_positions[0], by_name)
+    main = (
+        None if tag_names and tags is None else _column_reference(first, tag_positions[0], by_name)
+    )
     chosen = [first.names.index(c) if c in first.names else int(c) for c in tag_names]
-    return TagColumns(text, main, _describe_choice(samples, texts, places, chosen, by_name))
+    return TagColumns(
+        text, main, _describe_choice(samples, word_positions, tag_positions, chosen, by_name)
+    )
 
 
 def _resolve_requested(
     sample: ColumnSample, words: int | str | None, tags: int | str | None, tag_names: Sequence[str]
 ) -> tuple[int | None, int | None]:
-    """The positions of columns that were named, in one file."""
+    """Return the positions of requested columns in one file."""
     width = len(sample.columns)
     layout = ColumnLayout(
         sample.separator, sample.names, 0, 0, sample.width or width, sample.header
     )
     try:
         for name in tag_names:
-            layout.number(name)
-        return tuple(None if c is None else layout.number(c) for c in (words, tags))  # type: ignore[return-value]
+            layout.index_of(name)
+        return tuple(None if c is None else layout.index_of(c) for c in (words, tags))  # type: ignore[return-value]
     except UserError as error:
         raise UserError(f"{sample.file}: {error}") from None
 
 
 def _find_words(sample: ColumnSample, tag: int | None) -> int:
-    named = sample.named()
+    named = sample.columns_by_name()
     return named[0] if named is not None else sample.find_words(tag)
 
 
 def _all_have_names(samples: Sequence[ColumnSample]) -> bool:
-    return all(sample.header and sample.named() for sample in samples)
+    return all(sample.header and sample.columns_by_name() for sample in samples)
 
 
-def _column_reference(sample: ColumnSample, place: int | None, by_name: bool) -> int | str:
-    assert place is not None
-    return sample.names[place] if by_name else place
+def _column_reference(sample: ColumnSample, column: int | None, by_name: bool) -> int | str:
+    assert column is not None
+    return sample.names[column] if by_name else column
 
 
 def _find_tags(samples: Sequence[ColumnSample]) -> int | list[int]:
-    """The column of tags in all files: one position, or one a file where headers name them."""
+    """Return the tag column of all files: one position, or one per file if headers name them."""
     if _all_have_names(samples):
-        return [sample.named()[1] for sample in samples]  # type: ignore[index]
-    named = {found[1] for sample in samples if (found := sample.named())}
-    if len(named) == 1 and all(sample.named() for sample in samples):
+        return [sample.columns_by_name()[1] for sample in samples]  # type: ignore[index]
+    named = {columns[1] for sample in samples if (columns := sample.columns_by_name())}
+    if len(named) == 1 and all(sample.columns_by_name() for sample in samples):
         return named.pop()
     count = min(len(sample.columns) for sample in samples)
     spans = [
         i
         for i in range(count)
-        if all(s.is_iob(i) for s in samples) and any(s.marks_spans(i) for s in samples)
+        if all(s.is_iob(i) for s in samples) and any(s.has_iob_spans(i) for s in samples)
     ]
     if spans and named & set(spans):
-        spans = sorted(named & set(spans))  # a short file alone may not show its usual names
+        spans = sorted(named & set(spans))  # a short file alone may not show a standard format
     text = samples[0].find_words(None)
-    if not spans and any(s.marks_spans(i) for s in samples for i in range(len(s.columns))):
+    if not spans and any(s.has_iob_spans(i) for s in samples for i in range(len(s.columns))):
         raise _no_common_column(samples, text)
     if not spans and count == 2:
         return 1
@@ -139,32 +143,32 @@ def _find_tags(samples: Sequence[ColumnSample]) -> int | list[int]:
     raise _no_common_column(samples, text)
 
 
-def _ambiguous(samples: Sequence[ColumnSample], found: Sequence[int]) -> UserError:
-    values = [_values_by_frequency(samples, i)[:MAX_SHOWN_VALUES] for i in found]
-    told = " and ".join(
+def _ambiguous(samples: Sequence[ColumnSample], columns: Sequence[int]) -> UserError:
+    values = [_values_by_frequency(samples, i)[:MAX_SHOWN_VALUES] for i in columns]
+    candidates = " and ".join(
         f"{_column_name(samples[0], i)} ({', '.join(shown)}…)"
-        for i, shown in zip(found, values, strict=True)
+        for i, shown in zip(columns, values, strict=True)
     )
-    flags = " or ".join(f"--label {_name_or_index(samples[0], i)}" for i in found)
+    flags = " or ".join(f"--label {_name_or_index(samples[0], i)}" for i in columns)
     files = ", ".join(sample.file for sample in samples)
-    return AmbiguousColumnError(f"{files}: {told} could each be the tags. Pass {flags}.")
+    return AmbiguousColumnError(f"{files}: {candidates} could each be the tags. Pass {flags}.")
 
 
 def _no_common_column(samples: Sequence[ColumnSample], text: int) -> UserError:
-    """The error for files that have no column of tags in common."""
+    """Return the error for files without a common tag column."""
     if len(samples) > 1:
-        told = []
+        tag_columns = []
         for sample in samples:
             try:
-                found = _find_tags([sample])
-                told.append(f"column {found if isinstance(found, int) else found[0]}")
+                tag = _find_tags([sample])
+                tag_columns.append(f"column {tag if isinstance(tag, int) else tag[0]}")
             except UserError:
-                told.append("no single column")
-        if len(set(told)) > 1:
-            each = ", ".join(f"{s.file}: {t}" for s, t in zip(samples, told, strict=True))
+                tag_columns.append("no single column")
+        if len(set(tag_columns)) > 1:
+            each = ", ".join(f"{s.file}: {t}" for s, t in zip(samples, tag_columns, strict=True))
             return AmbiguousColumnError(
-                f"No column holds the tags in every file ({each}). Bring the files into one "
-                "layout, or pass --label COLUMN."
+                f"No column holds tags in every file ({each}). Use one layout for all files, or "
+                "pass --label COLUMN."
             )
     others = [i for i in range(len(samples[0].columns)) if i != text]
     columns = ", ".join(str(_name_or_index(samples[0], i)) for i in others)
@@ -175,19 +179,19 @@ def _no_common_column(samples: Sequence[ColumnSample], text: int) -> UserError:
 
 
 def _values_by_frequency(samples: Sequence[ColumnSample], column: int) -> list[str]:
-    """The values of a column in all files, the commonest first."""
+    """Return the values of a column in all files, the most frequent first."""
     counts: Counter[str] = Counter()
     for sample in samples:
         counts.update(sample.columns[column])
     return [value for value, _ in counts.most_common()]
 
 
-def _name_or_index(sample: ColumnSample, place: int) -> int | str:
-    return sample.names[place] if sample.declared and place < len(sample.names) else place
+def _name_or_index(sample: ColumnSample, column: int) -> int | str:
+    return sample.names[column] if sample.declared and column < len(sample.names) else column
 
 
-def _column_name(sample: ColumnSample, place: int) -> str:
-    name = _name_or_index(sample, place)
+def _column_name(sample: ColumnSample, column: int) -> str:
+    name = _name_or_index(sample, column)
     return f"column '{name}'" if isinstance(name, str) else f"column {name}"
 
 
@@ -198,13 +202,13 @@ def _describe_choice(
     tag_columns: Sequence[int],
     by_name: bool,
 ) -> str:
-    """The decision in words: 'words: column 1; tags: column 2 (PER LOC, IOB2); ignored: 0, 3'."""
+    """Describe the choice: 'words: column 1; tags: column 2 (PER LOC, IOB2); ignored: 0, 3'."""
     first = samples[0]
-    chosen = list(tag_columns) or [place for place in tags[:1] if place is not None]
-    told = "; ".join(
-        f"{_column_name(first, place)} ({_summarise_tags(samples, place)})"
-        for place in chosen
-        if place < len(first.columns)
+    chosen = list(tag_columns) or [column for column in tags[:1] if column is not None]
+    shown = "; ".join(
+        f"{_column_name(first, column)} ({_summarise_tags(samples, column)})"
+        for column in chosen
+        if column < len(first.columns)
     )
     used = {texts[0], *chosen}
     ignored = [str(_name_or_index(first, i)) for i in range(len(first.columns)) if i not in used]
@@ -212,14 +216,14 @@ def _describe_choice(
         ignored.append(f"{len(first.columns)} and on")
     rest = f"; ignored: {', '.join(ignored)}" if ignored else ""
     counted = "" if by_name else " (columns count from 0)"
-    return f"words: {_column_name(first, texts[0])}; tags: {told}{rest}{counted}"
+    return f"words: {_column_name(first, texts[0])}; tags: {shown}{rest}{counted}"
 
 
 def _summarise_tags(samples: Sequence[ColumnSample], column: int) -> str:
-    """The commonest tags of a column, and the scheme of those that mark spans."""
+    """Return the most frequent tags of a column, and the scheme of span tags."""
     values = _values_by_frequency(samples, column)
     scheme = ""
-    if any(sample.marks_spans(column) for sample in samples):
+    if any(sample.has_iob_spans(column) for sample in samples):
         rows = ([row[column] for row in block] for s in samples for block in s.blocks)
         try:
             scheme = ", " + schemes.recognise(rows)
@@ -232,20 +236,20 @@ def _summarise_tags(samples: Sequence[ColumnSample], column: int) -> str:
 
 @dataclass(frozen=True)
 class UnsupportedStructure:
-    """A format of column files whose labels are no tags of single words.
+    """A column format whose labels are not tags of single words.
 
-    A task that reads one would be named here; until then the format is refused.
+    No task reads it yet, so it is rejected.
     """
 
     name: str
-    found: Callable[[ColumnSample], int | None]  # the column that gives it away, or None
+    find: Callable[[ColumnSample], int | None]  # the column that identifies it, or None
     reason: str
 
 
 def reject_unsupported(sample: ColumnSample) -> None:
-    """Raise a UserError for a file of one of the STRUCTURES: its columns are no tags."""
+    """Raise a UserError for a file with one of UNSUPPORTED_STRUCTURES."""
     for structure in UNSUPPORTED_STRUCTURES:
-        column = structure.found(sample)
+        column = structure.find(sample)
         if column is None:
             continue
         last = column >= len(sample.columns)
@@ -292,7 +296,7 @@ UNSUPPORTED_STRUCTURES = (
     UnsupportedStructure(
         "semantic role labelling (PropBank, CoNLL-2005 or CoNLL-2012 columns)",
         _find_roles,
-        "each column of roles belongs to one predicate, and no task reads predicates yet",
+        "each role column belongs to one predicate, and no task reads predicates yet",
     ),
     UnsupportedStructure(
         "open information extraction (OIE2016 columns)",
@@ -302,6 +306,6 @@ UNSUPPORTED_STRUCTURES = (
     UnsupportedStructure(
         "coreference (CoNLL-2012 brackets)",
         _find_coreference,
-        "mentions that open and close are no tags, and no task reads coreference yet",
+        "mention brackets are not tags, and no task reads coreference yet",
     ),
 )

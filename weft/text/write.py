@@ -1,4 +1,4 @@
-"""Examples -> a file of a chosen format; it appears complete or not at all."""
+"""Write Examples to a file in a chosen format, atomically."""
 
 import contextlib
 import csv
@@ -29,9 +29,9 @@ def write(
     format: str | None = None,
     separator: str = LABEL_SEPARATOR,
 ) -> None:
-    """Write what `read` would give back; what a format cannot hold is refused, never changed.
+    """Write a file that `read` reads back; raise a UserError for what the format cannot hold.
 
-    Several labels in one CSV or TSV cell are joined by `separator`; hand the same one to `read`.
+    Several labels in one CSV or TSV cell are joined by `separator`; pass the same to `read`.
     """
     name = os.fspath(path)
     kind = format or FORMAT_BY_ENDING.get(Path(strip_compression(name)[0]).suffix, "lines")
@@ -47,17 +47,17 @@ def write(
             try:
                 _WRITERS[kind](examples, out, separator)
             except UnicodeEncodeError as error:
-                raise UserError(f"Cannot write {name}: {error}. Remove half surrogates.") from error
+                raise UserError(f"Cannot write {name}: {error}. Remove lone surrogates.") from error
 
 
 def write_generated(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Made files into a folder; if one is there already and another, nothing is written."""
+    """Write generated files to a folder, or nothing if one exists with other contents."""
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder to write into.")
+        raise UserError(f"{folder} is a file. Pass a folder to write to.")
     paths = {folder / name: contents for name, contents in files.items()}
     for path, contents in paths.items():
         if path.exists() and path.read_bytes() != contents:
-            raise UserError(f"{path} is there and is another file. Name a folder of its own.")
+            raise UserError(f"{path} exists with other contents. Pass another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, contents in paths.items():
@@ -69,10 +69,10 @@ def write_generated(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 @contextlib.contextmanager
 def open_text(part: str | Path, compression: str) -> Iterator[IO[str]]:
-    """A text file to write, packed where the ending says so (".gz", ".xz")."""
+    """Open a text file for writing, compressed for the endings ".gz" and ".xz"."""
     with open(part, "wb") as plain, contextlib.ExitStack() as stack:
         binary: IO[bytes] = plain
-        if compression == ".gz":  # no name and no time inside: same texts, same bytes
+        if compression == ".gz":  # without name and time: same texts, same bytes
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0)
             binary = cast(IO[bytes], stack.enter_context(packed))
         elif compression == ".xz":
@@ -93,7 +93,7 @@ def _write_jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> N
 
 
 def _answers_to_json(label: Label) -> dict[str, object] | None:
-    """Answers in a second text, with their places, as `read` finds them again."""
+    """Return answers and their offsets as `read` reads them back."""
     if not isinstance(label, GoldAnswers):
         return None
     return {"text": list(label.texts), "answer_start": list(label.starts)}
@@ -105,7 +105,7 @@ def _write_csv(examples: Iterable[Example], out: IO[str], separator: str) -> Non
     for row in _table_rows(examples, separator):
         if any("\0" in cell for cell in row):
             raise UserError(f"A CSV file cannot hold a NUL byte: {row!r:.60}. Write JSONL instead.")
-        # Left to itself, the csv module would not quote a bare carriage return.
+        # The csv module does not quote a bare carriage return.
         (careful if any("\r" in cell for cell in row) else writer).writerow(row)
 
 
@@ -114,7 +114,7 @@ def _write_tsv(examples: Iterable[Example], out: IO[str], separator: str) -> Non
         for cell in row:
             if any(sign in cell for sign in "\t\n\r\0"):
                 raise _unsupported("TSV", "a tab, line break or NUL byte", cell)
-            # A reader would take such a cell for a quoted one.
+            # Such a cell would be read as a quoted one.
             if cell[:1] == cell[-1:] == '"' and '"' in cell[1:-1].replace('""', '"'):
                 raise _unsupported("TSV", "quotes around quotes", cell)
         out.write("\t".join(row) + "\n")
@@ -151,8 +151,8 @@ def _table_rows(examples: Iterable[Example], separator: str) -> Iterator[list[st
             yield ["text", "label", "id"] if with_ids else ["text", "label"]
         elif bool(example.id) != with_ids:
             raise UserError(
-                f"{example.where}: some texts have ids and some have none. "
-                "Give all of them one, or write JSONL."
+                f"{example.where}: some texts have ids, others do not. "
+                "Give every text an id, or write JSONL."
             )
         row = [example.text, _label_cell(example, separator)]
         yield [*row, example.id] if with_ids else row
@@ -161,7 +161,7 @@ def _table_rows(examples: Iterable[Example], separator: str) -> Iterator[list[st
 def _label_cell(example: Example, separator: str) -> str:
     label = example.label
     if isinstance(label, GoldAnswers):
-        raise _unsupported("table", "the places of answers", ", ".join(label.texts))
+        raise _unsupported("table", "answer offsets", ", ".join(label.texts))
     if not isinstance(label, tuple):
         return "" if label is None else str(label)
     if any(separator in part for part in label):
@@ -174,9 +174,9 @@ def _require_one_line(kind: str, text: str) -> None:
         raise _unsupported(kind, "a line break or NUL byte", text)
 
 
-def _unsupported(kind: str, what: str, found: str) -> UserError:
+def _unsupported(kind: str, what: str, value: str) -> UserError:
     return UserError(
-        f"A {kind} file cannot hold {what}: {found!r:.60}. Write CSV or JSONL instead."
+        f"A {kind} file cannot hold {what}: {value!r:.60}. Write CSV or JSONL instead."
     )
 
 

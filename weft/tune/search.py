@@ -22,7 +22,7 @@ from weft.run.text_scores import content_digests, initial_checkpoint
 from weft.run.train import infer_task_settings, resolve_config, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import build_task
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
 from weft.tune.processes import run_workers
@@ -225,7 +225,7 @@ def _make_spec(
     task = build_task(full)
     metric = full["train"]["metric"] or task.metric
     skips = data.on_bad_row == "skip"
-    examples = labelled_only(splits.train, data, Tally(), manner) if skips else splits.train()
+    examples = labelled_only(splits.train, data, SkipCounter(), manner) if skips else splits.train()
     known = task.build_metric(task.space(examples)).compute(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")

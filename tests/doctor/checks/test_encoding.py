@@ -116,8 +116,8 @@ def test_a_mixture_of_unicode_forms_is_told_with_its_places():
     result = examine({"data": lambda: iter(rows)})
     (found,) = [one for one in result.findings if one.kind == "normalisation"]
     assert found.title == (
-        "1 text of data has letters in decomposed Unicode form (NFD, not NFC): equal words are "
-        "written in two ways; 2 texts are in NFC."
+        "1 text of data has letters in decomposed Unicode form (NFD, not NFC), so that equal "
+        "words differ; 2 texts are in NFC."
     )
     assert [place.where for place in found.places] == ["a.txt:2"]
     assert found.places[0].detail == "NFD: 'é' is 'e' + U+0301 at character 7"

@@ -45,7 +45,7 @@ def test_a_label_that_stands_for_no_agreement():
     pairs = [(f"{SAME} {i}", OTHERS[0], "-" if i in (3, 5) else "x") for i in range(7)]
     found = kinds(rows(*pairs))["no agreement"]
     assert found.level == "error"
-    assert found.title == "2 pairs of train are labelled '-', which stands for no agreement."
+    assert found.title == "2 pairs of train are labelled '-', which means no annotator agreement."
     assert [place.where for place in found.places] == ["f.tsv:4", "f.tsv:6"]
     assert "--on-bad-row skip" in found.fix
     alone = [Example(text, label, file="f.tsv", line=1) for text, _, label in pairs]

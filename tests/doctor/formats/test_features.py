@@ -20,14 +20,14 @@ BAD = {
     "n": NAN, "w": np.ones((2, 5)), "e": np.ones((0, 3)), "f": np.ones(3), "s": np.array([["a"]])
 }  # fmt: skip
 KINDS = {
-    "not finite": ("1 matrix of data has numbers that are not finite.", 8, "number 2 is nan"),
+    "not finite": ("1 matrix of data has non-finite numbers.", 8, "number 2 is nan"),
     "other width": (
-        "1 matrix of data has vectors of another width than the first.", 9,
-        "vectors of 5 numbers, where those of the first have 3",
+        "1 matrix of data has vectors of a different width than the first.", 9,
+        "vectors of 5 numbers; the first has 3",
     ),
-    "empty matrix": ("1 matrix of data has no number in it.", 10, "is empty (0 × 3)"),
-    "other axes": ("1 matrix of data has not two axes.", 11, "found 3. Reshape it."),
-    "no numbers": ("1 matrix of data holds something else than numbers.", 12, "holds <U1"),
+    "empty matrix": ("1 matrix of data is empty.", 10, "empty matrix (0 × 3)"),
+    "other axes": ("1 matrix of data does not have two axes.", 11, "found 3. Reshape it."),
+    "no numbers": ("1 matrix of data contains values other than numbers.", 12, "holds <U1"),
 }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_all_files_are_as_wide_as_the_first(tmp_path):
     np.savez(tmp_path / "train.npz", bad=BAD["e"], **GOOD)
     np.save(tmp_path / "test.npy", np.ones((3, 5, 4)))
     one = found(examined(tmp_path / "train.npz", tmp_path / "test.npy"), "other width")
-    assert one.title == "3 matrices of test have vectors of another width than the first."
+    assert one.title == "3 matrices of test have vectors of a different width than the first."
     assert one.places[0].where == f"{tmp_path / 'test.npy'}:1"
 
 
@@ -101,7 +101,7 @@ def test_names_are_told_from_texts():
 def test_the_command_says_it(tmp_path):
     done = command("check", archive(tmp_path))
     assert done.status == 1
-    says(done.out, "1 matrix of data has numbers that are not finite.", "a.npz:8  a.npz:n  ← ")
+    says(done.out, "1 matrix of data has non-finite numbers.", "a.npz:8  a.npz:n  ← ")
     says(fails("check", tmp_path / "a.npz", "--fix", tmp_path / "out"), "--fix does not write mat")
     np.savez(tmp_path / "good.npz", **GOOD)
     says(ok("check", tmp_path / "good.npz").out, "No problems found.")

@@ -48,14 +48,14 @@ def test_sound_spans_in_both_spellings(tmp_path):
         (
             [36, 99, "LOC"],
             "span out of range",
-            "1 span of data reaches outside the text.",
-            "LOC [36, 99) 'London .' reaches outside the text, which has 44 characters",
+            "1 span of data extends beyond the text.",
+            "LOC [36, 99) 'London .' extends beyond the text, which has 44 characters",
         ),
         (
             [-2, 3, "PER"],
             "span out of range",
-            "1 span of data reaches outside the text.",
-            "PER [-2, 3) 'Ada' reaches outside the text, which has 44 characters",
+            "1 span of data extends beyond the text.",
+            "PER [-2, 3) 'Ada' extends beyond the text, which has 44 characters",
         ),
         (
             [5, 5, "PER"],
@@ -96,9 +96,7 @@ def test_faulty_spans(tmp_path, span, kind, title, detail):
 def test_a_span_inside_a_character(tmp_path):
     row = {"text": "Ame\u0301lie met Bob", "spans": [[0, 3, "PER"]]}
     found = told(jsonl(tmp_path, GOOD, row))["span inside a character"]
-    assert found.places[0].detail.startswith(
-        "text 2: PER [0, 3) 'Ame' cuts a character in two at 3"
-    )
+    assert found.places[0].detail.startswith("text 2: PER [0, 3) 'Ame' splits a character at 3")
 
 
 def test_spans_over_each_other_are_told_apart(tmp_path):
@@ -119,7 +117,7 @@ def test_rows_that_are_no_spans_are_told_by_the_reader(tmp_path):
     )
     files = open_files([jsonl(tmp_path, *rows)], Columns())
     assert [e.id for e in files.sources["data"]()] == ["g"]
-    said = list(files.tallies["data"].told.values())
+    said = list(files.tallies["data"].messages.values())
     assert said[0].startswith("text 'x7': ['36', 42, 'LOC'] is not a span.")
     assert said[1].startswith("no text; found ['spans'].")
 

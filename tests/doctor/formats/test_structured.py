@@ -53,12 +53,12 @@ def told(path: str) -> dict[str, Finding]:
     [
         (
             sentence("x", [0, 3, 2]), "cycle", 12,
-            "1 sentence of data has heads that go round in a circle.",
-            "sentence 'x': the heads go round in a circle, 2 → 3 → 2",
+            "1 sentence of data has heads that form a cycle.",
+            "sentence 'x': the heads form a cycle, 2 → 3 → 2",
         ),
         (
             sentence("x", [2, 3, 2, 1]), "no root", 11, "1 sentence of data has no root.",
-            "sentence 'x': no root: no word has the head 0",
+            "sentence 'x': no root: no word has head 0",
         ),
         (
             sentence("x", [0, 0, 1]), "two roots", 12, "1 sentence of data has more than one root.",
@@ -71,7 +71,8 @@ def told(path: str) -> dict[str, Finding]:
         ),
         (
             sentence("x", [0, "b"]), "head not a number", 12,
-            "1 word of data has no number for a head.", "sentence 'x': the head of word 2 is 'b'",
+            "1 word of data has a head that is not a number.",
+            "sentence 'x': the head of word 2 is 'b'",
         ),
         (
             sentence("x", [0, 2]), "self head", 12, "1 word of data is its own head.",
@@ -79,22 +80,22 @@ def told(path: str) -> dict[str, Finding]:
         ),
         (
             sentence("x", [0, 1]).replace("\n2\t", "\n5\t"), "ids not in sequence", 12,
-            "1 sentence of data does not count the words 1, 2, 3….",
-            "sentence 'x': the id 5 follows 1",
+            "1 sentence of data does not number the words 1, 2, 3….",
+            "sentence 'x': id 5 follows 1",
         ),
         (
             sentence("x", [0, 1], text="w0 w2"), "text disagrees", 13,
-            '1 sentence of data says something else than "# text =".',
-            "sentence 'x': the form 'w1' is not what the text says there, 'w2'",
+            '1 sentence of data differs from "# text =".',
+            "sentence 'x': the form 'w1' does not match the text there, 'w2'",
         ),
         (
             sentence("good", [0, 1]), "repeated id", 10,
             "1 sentence of data has the id of an earlier one.",
-            "sentence 'good': used before on line 1",
+            "sentence 'good': already used on line 1",
         ),
         (
             sentence("x", [0, 1], tags="NOUN VREB"), "unknown tag", 12,
-            "1 word of data has a tag that is not one of Universal Dependencies.",
+            "1 word of data has a tag outside Universal Dependencies.",
             "sentence 'x': word 2 'w1' has VREB. Did you mean 'VERB'?",
         ),
         (
@@ -103,13 +104,13 @@ def told(path: str) -> dict[str, Finding]:
         ),
         (
             sentence("x", [0, 1]).replace("dep", "nsbj:pass"), "unknown relation", 12,
-            "1 word of data has a relation that is not one of Universal Dependencies.",
+            "1 word of data has a relation outside Universal Dependencies.",
             "sentence 'x': word 2 'w1' has nsbj:pass. Did you mean 'nsubj'?",
         ),
         (
             sentence("x", [0, 1]).replace("dep", "root"), "root relation", 12,
-            "1 word of data is root by head or by relation, but not by both.",
-            "sentence 'x': word 2 'w1' has the head 1 and the relation root",
+            "1 word of data is root by head or by relation, but not both.",
+            "sentence 'x': word 2 'w1' has head 1 and relation root",
         ),
     ],
 )  # fmt: skip
@@ -211,7 +212,7 @@ def test_reading_goes_on_after_a_broken_tree(tmp_path, lines, said):
     path.write_text(f"(S (X a) (Y b))\n{lines}\n(S (X\n  c))\n(S (X d))\n", "utf-8")
     files = open_files([str(path)], Columns())
     assert [e.text for e in files.sources["data"]()] == ["a b", "c", "d"]
-    assert files.tallies["data"].told == {f"{path}:2": said}
+    assert files.tallies["data"].messages == {f"{path}:2": said}
 
 
 def test_broken_trees_over_many_lines_are_known_for_trees(tmp_path):
@@ -220,7 +221,7 @@ def test_broken_trees_over_many_lines_are_known_for_trees(tmp_path):
     assert format_of(str(tmp_path / "a.txt"), None, Columns()) == "trees"
     files = open_files([str(tmp_path / "a.txt")], Columns())
     assert [e.line for e in files.sources["data"]()] == [1, 7]
-    (said,) = files.tallies["data"].told.values()
+    (said,) = files.tallies["data"].messages.values()
     assert said == "the '(' in column 1 is never closed; the next tree begins on line 7"
 
 
@@ -240,7 +241,7 @@ def test_a_table_in_which_no_column_looks_like_a_label(tmp_path):
     path.write_text(f"ticket,text,remark\n{rows}")
     (found,) = open_files([str(path)], Columns()).findings
     assert found.title == (
-        "No column of data looks like a label; 'ticket' or 'remark' might be one."
+        "No column of data looks like a label; it might be 'ticket' or 'remark'."
     )
     assert "--label COLUMN" in found.fix
     for asked in (Columns(label="remark"), Columns(label="")):
@@ -288,7 +289,7 @@ def test_sentences_are_compared_by_their_annotation():
     train += [layered(f"w{i} x{i} y{i} z{i} v{i}", "X X NOUN NOUN X", f"n{i}") for i in range(7)]
     test = [layered(long, tags.replace("ADJ", "NOUN"), "c"), layered(short, "VERB PRON", "d")]
     found = found_in(train=train, test=test)
-    assert found["leak"].title == "1 sentence of test (50.0 %) is in train too."  # not "thank you"
+    assert found["leak"].title == "1 sentence of test (50.0 %) is also in train."  # not "thank you"
     conflict = found["conflict"]
     assert conflict.title == "1 sentence is annotated in more than one way."
     assert conflict.places[0].detail.startswith("sentence 'a' · word 5 'big': upos ADJ / NOUN")
@@ -299,7 +300,7 @@ def test_names_of_tags_are_looked_at():
     train += [layered("c d", "noun VREB"), layered("e f", "NOUN ADV")]
     found = found_in(train=train, test=[layered("e f", "NOUN INTJ")])
     typo = found["tag typo"]
-    assert typo.title.startswith("2 tags look like a slip for another one: ")
+    assert typo.title.startswith("2 tags look like a misspelling of another one: ")
     assert "'noun' for 'NOUN'" in typo.title
     assert "'VREB' for 'VERB'" in typo.title
     assert found["unseen tag"].title == "1 tag of test never occurs in train (1 place): 'INTJ'."
@@ -315,13 +316,13 @@ def test_tags_that_are_made_to_differ_are_no_slips():
 def test_words_tagged_unlike_the_same_elsewhere():
     seen = TagVariation()
     for row in range(MIN_FREQUENCY_RATIO):
-        seen.take(row, ("we", "saw", "it"), ("PRON", "VERB", "PRON"))
-    seen.take(MIN_FREQUENCY_RATIO, ("we", "saw", "it"), ("PRON", "NOUN", "PRON"))
-    seen.take(
+        seen.add_sentence(row, ("we", "saw", "it"), ("PRON", "VERB", "PRON"))
+    seen.add_sentence(MIN_FREQUENCY_RATIO, ("we", "saw", "it"), ("PRON", "NOUN", "PRON"))
+    seen.add_sentence(
         MIN_FREQUENCY_RATIO + 1, ("a", "saw", "it"), ("DET", "NOUN", "PRON")
     )  # another context
-    (odd,) = seen.odd()
-    assert (odd.row, odd.place, odd.tag, odd.usual, odd.times) == (
+    (odd,) = seen.find_inconsistent()
+    assert (odd.row, odd.word, odd.tag, odd.usual_tag, odd.usual_count) == (
         MIN_FREQUENCY_RATIO,
         1,
         "NOUN",
@@ -330,8 +331,8 @@ def test_words_tagged_unlike_the_same_elsewhere():
     )
     few = TagVariation()
     for tag in ["VERB"] * (MIN_FREQUENCY_RATIO - 1) + ["NOUN"]:
-        few.take(0, ("saw",), (tag,))
-    assert few.odd() == []
+        few.add_sentence(0, ("saw",), (tag,))
+    assert few.find_inconsistent() == []
 
 
 def test_odd_tags_are_told_with_their_word():
@@ -339,7 +340,7 @@ def test_odd_tags_are_told_with_their_word():
     rows.append(layered("we saw it now", "PRON NOUN PRON X", "odd"))
     told_odd = found_in(train=rows)["odd tag"]
     place = told_odd.places[0]
-    assert told_odd.title.startswith("1 word is tagged unlike the same word")
+    assert told_odd.title.startswith("1 word is tagged differently from the same word")
     assert place.detail == "sentence 'odd' · word 2 'saw' · NOUN here, VERB 6 times"
 
 
@@ -348,4 +349,4 @@ def test_long_sentences_say_what_a_model_does():
     long = found_in(train=rows)["long"]
     assert long.title == "1 sentence of train (50.0 %) has more than 512 words."
     assert long.places[0].detail == "sentence 'l' · 2,000 words"
-    assert "in pieces that do not see each other" in long.fix
+    assert "in independent windows" in long.fix

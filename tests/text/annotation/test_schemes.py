@@ -198,7 +198,7 @@ def test_spans_that_cannot_be_tagged():
         spans_to_tags([Span("Y", 1, 3), Span("X", 0, 2)], 5, "IOB2")
     with pytest.raises(UserError, match=r"X \[3, 6\) does not fit a sentence of 5 words"):
         spans_to_tags([Span("X", 3, 6)], 5, "IOB2")
-    with pytest.raises(UserError, match="Tags of two schemes are mixed: L-, S-"):
+    with pytest.raises(UserError, match="Two schemes are mixed: L-, S-"):
         recognise([["L-X", "S-X"]])
     with pytest.raises(UserError, match="Unknown way with invalid tags 'repare'"):
         tags_to_spans([], "IOB2", "repare")

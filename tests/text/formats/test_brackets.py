@@ -70,8 +70,8 @@ def test_strip(tmp_path):
         ("(S (NP a)\n  (VP b)\n(S (X c))\n", r"a\.mrg:1:1: .*never closed; the next .* line 3"),
         ("(S (NP a)))\n", r"a\.mrg:1:11: this '\)' closes nothing"),
         ("(S (NP a))\nword\n", r"a\.mrg:2:1: a tree starts with '\(', found 'word'"),
-        ("(S (NP a) b)\n", r"a\.mrg:1:11: the word 'b' stands beside sub-trees"),
-        ("( (S a) b)\n", r"a\.mrg:1:9: the word 'b' stands beside sub-trees"),
+        ("(S (NP a) b)\n", r"a\.mrg:1:11: the word 'b' is next to sub-trees"),
+        ("( (S a) b)\n", r"a\.mrg:1:9: the word 'b' is next to sub-trees"),
         ("(S\n ())\n", r"a\.mrg:2:3: an empty bracket"),
     ],
 )
@@ -109,7 +109,7 @@ def test_bits_need_no_names(tmp_path):
     [
         ("(NP*))))", "(NP*))", r"a\.conll:2: sentence 'a-1': this '\(' is never closed"),
         ("(NP*))))", "(NP*))))))", r"a\.conll:4: sentence 'a-1': '\(NP\*\)+' after the end"),
-        ("(TOP(S(NP*)", "*", r"a\.conll:2: sentence 'a-1': the word 'Bush' stands outside"),
+        ("(TOP(S(NP*)", "*", r"a\.conll:2: sentence 'a-1': the word 'Bush' is outside"),
         ("(VP*\t", "(VP\t", r"a\.conll:3: sentence 'a-1': '\(VP' is not a parse bit"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_damaged_tree_is_skipped_whole(tmp_path, damage, gap, name):
     found = list(read(path, on_bad_row="skip", skipped=tally))
     assert [one.text for one in found] == ["the dog barks"] * 2
     (counted,) = tally.counts.values()
-    ((where, told),) = tally.told.items()
+    ((where, told),) = tally.messages.items()
     line = 4 + len(gap)
     assert counted == 1
     assert where == f"{path}:{line + (damage == 'a line that is no text')}"
@@ -166,7 +166,9 @@ def examine_files(path):
 def test_trees_without_indent_are_not_taken_apart(tmp_path):
     flat = SOUND.replace("\n    ", "\n")
     path = save(tmp_path, flat + flat.replace("the", "the a") + flat)
-    with pytest.raises(UserError, match=r"a\.mrg:5:12: .* nothing says where the next tree begins"):
+    with pytest.raises(
+        UserError, match=r"a\.mrg:5:12: .* nothing marks where the next tree begins"
+    ):
         list(read(path, on_bad_row="skip"))
     path = save(tmp_path, "\n".join((flat, flat.replace("the", "the a"), flat)))
     assert [one.text for one in read(path, on_bad_row="skip")] == ["the dog barks"] * 2

@@ -4,7 +4,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.text import column_layout
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.formats import conll
 from weft.text.formats.conll import read_columns
 
@@ -150,16 +150,20 @@ def test_spans_name_the_line_of_a_bad_tag(tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (CHUNKS.replace("the DT", "the"), {}, r"a\.conll:3: 2 columns where the others have 3"),
-        (CHUNKS + "\nx Y\n", {}, r"a\.conll:9: 2 columns where .*'x Y'\. Give each word 3 cells"),
-        (ROLES.replace("\t(V*)\t*", "\t(V*)"), {}, r"a\.conll:3: sentence 'a-1': 8 columns .* 9: "),
+        (CHUNKS.replace("the DT", "the"), {}, r"a\.conll:3: 2 columns, but other rows have 3"),
+        (CHUNKS + "\nx Y\n", {}, r"a\.conll:9: 2 columns, but .*'x Y'\. Give each word 3 cells"),
+        (
+            ROLES.replace("\t(V*)\t*", "\t(V*)"),
+            {},
+            r"a\.conll:3: sentence 'a-1': 8 columns, .* 9: ",
+        ),
         (TWEETS + "\tO\n", {}, r"a\.conll:8: the word \(column 0\) is empty"),
         (CHUNKS, {"tags": "ner"}, r"no column 'ner'; found word, pos, chunk"),
         (CHUNKS, {"tags": "chnk"}, r"Did you mean 'chunk'\?"),
         (CHUNKS, {"words": 3}, r"a\.conll: no column 3; the rows have 3.*0 to 2"),
-        (TWEETS, {"tags": "ner"}, r"no column 'ner': the columns have no names"),
-        ("one\ntwo\n", {}, r"a\.conll: one column only\."),
-        ("\n# x = y\n", {}, r"a\.conll: no row of columns"),
+        (TWEETS, {"tags": "ner"}, r"no column 'ner': columns have no names"),
+        ("one\ntwo\n", {}, r"a\.conll: only one column\."),
+        ("\n# x = y\n", {}, r"a\.conll: no rows"),
     ],
 )
 def test_bad_files(tmp_path, content, options, message):
@@ -168,7 +172,7 @@ def test_bad_files(tmp_path, content, options, message):
 
 
 def test_ragged_sentences_can_be_left_out(tmp_path):
-    tally = Tally()
+    tally = SkipCounter()
     path = save(tmp_path, CHUNKS.replace("the DT", "the"))
     (only,) = read_columns(path, on_bad_row="skip", skipped=tally)
     assert only.words == ["It", "narrows"]
@@ -178,7 +182,7 @@ def test_ragged_sentences_can_be_left_out(tmp_path):
 def test_a_line_that_is_no_text_leaves_its_sentence_out(tmp_path):
     path = tmp_path / "a.conll"
     path.write_bytes(b"a O\nb\xe9 B-X\nc O\n\nd O\ne B-X\n")
-    tally = Tally()
+    tally = SkipCounter()
     found = list(read_columns(path, on_bad_row="skip", skipped=tally))
     assert [one.words for one in found] == [["d", "e"]]
     assert tally.places == {"undecodable bytes": [f"{path}:2"]}

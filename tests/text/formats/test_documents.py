@@ -97,10 +97,10 @@ def test_a_very_long_document_goes_on_as_another(tmp_path, monkeypatch):
 
 def test_no_text_is_told(tmp_path):
     path = written(tmp_path, "\n \n\n")
-    with pytest.raises(UserError, match=r"a\.txt: there is no text in it"):
+    with pytest.raises(UserError, match=r"a\.txt: no text"):
         texts(path)
     (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match="none: the folder holds no file"):
+    with pytest.raises(UserError, match="none: the folder is empty"):
         texts(tmp_path / "none")
     with pytest.raises(UserError, match="no such file"):
         texts(tmp_path / "b.txt")

@@ -68,18 +68,21 @@ def test_the_matrices_of_a_file_are_listed(folder):
     [
         ("gone.npy", r"list\.txt:7: .*gone\.npy: no such file"),
         ("one.npy:3", r"list\.txt:7: no matrix '3' in one\.npy, which has one matrix"),
-        ("stack.npy:2", r"no matrix '2' in stack\.npy, which has numbers 0 to 1"),
+        ("stack.npy:2", r"no matrix '2' in stack\.npy, which has matrices 0 to 1"),
         ("both.npz:c", r"no matrix 'c' in both\.npz; it has a, b\. Write both\.npz:KEY"),
         ("both.npz", r"several matrices in both\.npz; it has a, b"),
-        ("a sentence", r"list\.txt:7: 'a sentence' names no matrix\. Give a \.npy file, FILE"),
-        ("[[1, 2], [3]]", r"list\.txt:7: no matrix of numbers as JSON"),
-        ("[1, 2]", r"a matrix has two axes, vectors by numbers; found 2\. Reshape it"),
-        ("bad.npy", r"list\.txt:7: .*bad\.npy: cannot be read as matrices"),
+        (
+            "a sentence",
+            r"list\.txt:7: 'a sentence' is not a matrix reference\. Pass a \.npy file, FILE",
+        ),
+        ("[[1, 2], [3]]", r"list\.txt:7: not a JSON matrix of numbers"),
+        ("[1, 2]", r"a matrix needs two axes, vectors by numbers; found 2\. Reshape it"),
+        ("bad.npy", r"list\.txt:7: .*bad\.npy: not a readable matrix file"),
         ("words.npy", r"list\.txt:7: the matrix holds <U1, not numbers"),
-        ("empty.npy", r"list\.txt:7: the matrix is empty \(0 × 3\)"),
+        ("empty.npy", r"list\.txt:7: empty matrix \(0 × 3\)"),
         ("nan.npy", r"list\.txt:7: vector 2 of the matrix is not finite: number 3 is nan"),
         ("inf.npy", r"list\.txt:7: vector 1 of the matrix is not finite: number 1 is -inf"),
-        ("wide.npy", r"list\.txt:7: vectors of 4 numbers; this model reads vectors of 3"),
+        ("wide.npy", r"list\.txt:7: vectors of 4 numbers; this model reads 3"),
     ],
 )
 def test_a_bad_matrix_is_told(folder, text, message):
@@ -95,11 +98,12 @@ def test_a_bad_matrix_is_told(folder, text, message):
 
 def test_nothing_in_a_matrix_is_run(folder):
     np.save(folder / "object.npy", np.array([{"a": 1}], dtype=object))
-    with pytest.raises(UserError, match=r"object\.npy: cannot be read as matrices"):
+    with pytest.raises(UserError, match=r"object\.npy: not a readable matrix file"):
         named(folder, "object.npy")
     np.savez(folder / "some.npz", a=ONE, b=np.array([{"a": 1}], dtype=object))
     with pytest.raises(
-        UserError, match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: it holds Python obj"
+        UserError,
+        match=r"list\.txt:7: matrix 'b' of some\.npz cannot be read: it contains Python obj",
     ):
         named(folder, "some.npz:b")
 
@@ -114,7 +118,7 @@ def test_what_is_too_large_for_a_float_is_told_once(folder):
 def test_a_damaged_archive_is_told(folder):
     whole = (folder / "both.npz").read_bytes()
     (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"list\.txt:7: .*cut\.npz: cannot be read as matrices"):
+    with pytest.raises(UserError, match=r"list\.txt:7: .*cut\.npz: not a readable matrix file"):
         named(folder, "cut.npz:a")
 
 

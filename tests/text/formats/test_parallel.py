@@ -6,7 +6,7 @@ import lzma
 import pytest
 
 from weft.errors import UserError
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.formats.parallel import read_parallel, resolve_files, sibling_file, target_ending
 from weft.text.formats.raw import read_raw_lines
 from weft.text.read import Columns, read
@@ -29,9 +29,9 @@ def test_lines_meet(tmp_path):
 def test_the_name_of_the_other_side(tmp_path):
     assert sibling_file("x/train.en", "de") == "x/train.de"
     assert sibling_file("x/Train.EN.gz", ".de") == "x/Train.de.gz"
-    with pytest.raises(UserError, match=r"x/train: its name has no ending to put 'de' in place of"):
+    with pytest.raises(UserError, match=r"x/train: the name has no ending to replace by 'de'."):
         sibling_file("x/train", "de")
-    with pytest.raises(UserError, match="source and target are one file"):
+    with pytest.raises(UserError, match="source and target are the same file"):
         sibling_file("train.de", "de")
 
 
@@ -86,11 +86,13 @@ def test_what_a_comma_says_wrongly_is_told(tmp_path):
         read(f"{source},{tmp_path / 'a.du'}")
     with pytest.raises(UserError, match=r"a\.an: no such file\. Did you mean 'a\.en'\?"):
         read(f"{tmp_path / 'a.an'},{target}")
-    with pytest.raises(UserError, match=r"the comma already says .* Leave out --target fr, or"):
+    with pytest.raises(UserError, match=r"the comma already names .* Drop --target fr, or"):
         resolve_files(f"{source},{target}", "fr")
-    with pytest.raises(UserError, match=r"a\.en,: there is no name beside a comma\. Write SOURCE,"):
+    with pytest.raises(
+        UserError, match=r"a\.en,: a name is missing next to a comma\. Write SOURCE,"
+    ):
         resolve_files(f"{source},")
-    with pytest.raises(UserError, match=r"these are 2 files\. Give one of them here\."):
+    with pytest.raises(UserError, match=r"2 files\. Pass one of them here\."):
         list(read_raw_lines(f"{source},{target}"))
 
 
@@ -105,10 +107,10 @@ def test_the_ending_that_would_say_the_same():
     ("source", "target", "message"),
     [
         (b"", b"", r"a\.en: the file is empty\."),
-        (b"a\nb\n", b"x\n", r"a\.de ends after line 1, but .*a\.en goes on"),
-        (b"a\n", b"x\ny\n", r"a\.en ends after line 1, but .*a\.de goes on"),
-        (b"a\n \n", b"x\ny\n", r"a\.en:2: an empty line\. Fill it"),
-        (b"a\nb\n", b"x\n\n", r"a\.de:2: an empty line\. Fill it"),
+        (b"a\nb\n", b"x\n", r"a\.de ends after line 1, but .*a\.en continues"),
+        (b"a\n", b"x\ny\n", r"a\.en ends after line 1, but .*a\.de continues"),
+        (b"a\n \n", b"x\ny\n", r"a\.en:2: empty line\. Fill it"),
+        (b"a\nb\n", b"x\n\n", r"a\.de:2: empty line\. Fill it"),
         (b"a\nb\n", b"x\n\xff\n", r"a\.de:2: .*UTF-8"),
     ],
 )
@@ -118,7 +120,7 @@ def test_what_does_not_meet_is_told(tmp_path, source, target, message):
 
 
 def test_skipped_lines_keep_the_others_together(tmp_path):
-    tally = Tally()
+    tally = SkipCounter()
     paths = files(tmp_path, b"a\n\nc\nd\n\xff\nf\n", b"x\ny\n\nw\nv\nu\n")
     found = list(read_parallel(*paths, on_bad_row="skip", skipped=tally))
     assert [(e.text, e.label, e.line) for e in found] == [

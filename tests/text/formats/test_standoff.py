@@ -17,7 +17,7 @@ from weft.text.annotation.spans import (
     splits_character,
     to_character_offsets,
 )
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.formats.standoff import format_spans, read_brat, read_spans, write_spans
 
 TEXT = "Ada Lovelace met Charles Babbage in London ."
@@ -64,16 +64,16 @@ def test_written_and_read(tmp_path):
 
 
 def test_rejected_rows_are_counted(tmp_path):
-    tally = Tally()
+    tally = SkipCounter()
     rows = [{"text": TEXT, "spans": [], "answer": "reject"}, {"text": TEXT, "spans": []}]
     assert len(list(read_spans(jsonl(tmp_path, *rows), skipped=tally))) == 1
     assert tally.counts == {"text not accepted": 1}
 
 
 FAULTS = [
-    ([5, 5, "PER"], "span without length", r"the span PER \[5, 5\) '' has no length"),
+    ([5, 5, "PER"], "span without length", r"span PER \[5, 5\) '' has no length"),
     ([9, 4, "PER"], "span without length", r"PER \[9, 4\) .* must be larger"),
-    ([36, 99, "LOC"], "span out of range", r"LOC \[36, 99\) 'London \.' reaches .* 44 characters"),
+    ([36, 99, "LOC"], "span out of range", r"LOC \[36, 99\) 'London \.' extends .* 44 characters"),
     ([-2, 3, "PER"], "span out of range", r"PER \[-2, 3\) .*Count from 0"),
     ([3, 4, "PER"], "span of white space", r"PER \[3, 4\) ' ' covers only white space"),
     (["0", 3, "PER"], "malformed span", r"\['0', 3, 'PER'\] is not a span"),
@@ -87,7 +87,7 @@ def test_faulty_spans(tmp_path, span, kind, message):
     path = jsonl(tmp_path, good, {"id": "t3", "text": TEXT, "spans": [span]})
     with pytest.raises(UserError, match=rf"a\.jsonl:2: text 't3': .*{message}"):
         list(read_spans(path))
-    tally = Tally()
+    tally = SkipCounter()
     assert len(list(read_spans(path, on_bad_row="skip", skipped=tally))) == 1
     assert tally.counts == {kind: 1}
 
@@ -99,18 +99,18 @@ def test_overlaps_are_found_under_a_long_span():
         ("overlapping spans", "PER"),
         ("overlapping spans", "LOC"),
     ]
-    assert "the span LOC [36, 42) 'London' overlaps the span EVENT [0, 42)" in found[1].told
+    assert "span LOC [36, 42) 'London' overlaps span EVENT [0, 42)" in found[1].reason
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"text": "a"', r"a\.jsonl:1: not JSON: .*Write one object a line"),
+        ('{"text": "a"', r"a\.jsonl:1: not JSON: .*Write one object per line"),
         ("[1]", r"a\.jsonl:1: not an object: '\[1\]'"),
         ('{"txt": "a", "spans": []}', r"a\.jsonl:1: no text; found \['spans', 'txt'\]"),
         (
             '{"text": "a\\ud83d", "spans": []}',
-            r"a\.jsonl:1: the text or a span holds half of",
+            r"a\.jsonl:1: the text or a span contains a lone surrogate",
         ),
     ],
 )
@@ -150,8 +150,8 @@ def test_a_span_that_cuts_a_character():
     text = "cafe\u0301 \U0001f44d\U0001f3fd"
     (fault,) = find_faults(text, [Span("X", 0, 4), Span("Y", 6, 8)])
     assert fault.kind == "span inside a character"
-    assert "cuts a character in two at 4, 'e\u0301'. Move it to the edge." in fault.told
-    assert "If they count bytes or UTF-16 units, say so with unit=." in fault.told
+    assert "splits a character at 4, 'e\u0301'. Move it to the edge." in fault.reason
+    assert "If offsets count bytes or UTF-16 units, pass unit=." in fault.reason
 
 
 @given(st.text(alphabet="aé中😀 ", max_size=7), st.sampled_from(["utf16", "byte"]))
@@ -168,11 +168,11 @@ def test_an_offset_inside_a_surrogate_pair(tmp_path):
     (found,) = read_spans(jsonl(tmp_path, row), unit="utf16")
     assert found.text[slice(*found.spans[0][1:])] == "Ada"
     row["spans"] = [[1, 6, "PER"]]
-    message = r"text 't1': span PER \[1, 6\): the offset 1 falls inside the character '😀'.* to 0"
+    message = r"text 't1': span PER \[1, 6\): offset 1 falls inside the character '😀'.* to 0"
     with pytest.raises(UserError, match=message):
         list(read_spans(jsonl(tmp_path, row), unit="utf16"))
     row["spans"] = [[3, 7, "PER"]]
-    with pytest.raises(UserError, match=r"PER \[2, 6\) 'Ada' reaches outside the text"):
+    with pytest.raises(UserError, match=r"PER \[2, 6\) 'Ada' extends beyond the text"):
         list(read_spans(jsonl(tmp_path, row), unit="utf16"))
 
 
@@ -191,7 +191,7 @@ def test_align_there_and_back(chosen, scheme):
     spans = [Span("X", *places[span.start]) for span in words]
     found = align_tags(spans, places, scheme=scheme)
     assert found.tags == tuple(schemes.spans_to_tags(words, 8, scheme))
-    assert found.moved == ()
+    assert found.adjusted == ()
     assert locate_spans(found.tags, places, scheme=scheme) == spans
 
 
@@ -200,16 +200,16 @@ def test_spans_off_the_borders_of_words():
     spans = [Span("PER", 0, 10), Span("ORG", 10, 12), Span("LOC", 35, 42), Span("X", 42, 43)]
     found = align_tags(spans, places)
     assert found.tags == ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
-    assert [str(moved) for moved in found.moved] == [
+    assert [str(moved) for moved in found.adjusted] == [
         "PER [0, 10) became [0, 12)",
-        "ORG [10, 12) was left out",
+        "ORG [10, 12) was dropped",
         "LOC [35, 42) became [36, 42)",
-        "X [42, 43) was left out",
+        "X [42, 43) was dropped",
     ]
     assert align_tags(spans, places, borders="discard").tags == ("O",) * 8
-    with pytest.raises(UserError, match=r"PER \[0, 10\) cuts words: they stand at \[0, 12\)"):
+    with pytest.raises(UserError, match=r"PER \[0, 10\) cuts words at \[0, 12\)"):
         align_tags(spans, places, borders="error")
-    with pytest.raises(UserError, match=r"X \[42, 43\) covers no word of its own"):
+    with pytest.raises(UserError, match=r"X \[42, 43\) covers no free word"):
         align_tags(spans[3:], places, borders="error")
 
 
@@ -222,7 +222,7 @@ def test_words_that_share_a_place():
 def test_brat(tmp_path):
     lines = ["T2\tLOC 36 42\tLondon", "T1\tPER 0 12\tAda Lovelace", "R1\tIn Arg1:T1 Arg2:T2"]
     folder = brat(tmp_path, TEXT, *lines, "#1\tAnnotatorNotes T1\tsure", "")
-    tally = Tally()
+    tally = SkipCounter()
     for path in (folder, folder / "doc.txt", folder / "doc.ann"):
         (found,) = read_brat(path, skipped=tally)
         assert found.spans == (Span("PER", 0, 12), Span("LOC", 36, 42))
@@ -241,7 +241,7 @@ def test_brat_counts_line_breaks(tmp_path):
 
 def test_discontinuous(tmp_path):
     folder = brat(tmp_path, TEXT, "T1\tPER 0 3;17 24\tAda Charles")
-    with pytest.raises(UserError, match=r"doc\.ann:1: text 'doc': T1 PER has 2 pieces .*'join'"):
+    with pytest.raises(UserError, match=r"doc\.ann:1: text 'doc': T1 PER has 2 fragments .*'join'"):
         list(read_brat(folder))
     (found,) = read_brat(folder, discontinuous="join")
     assert found.spans == (Span("PER", 0, 24),)
@@ -252,10 +252,10 @@ def test_discontinuous(tmp_path):
     [
         ("T1\tPER 0 3\tAdam", r"doc\.ann:2: text 'doc': T1 PER \[0 3\) covers 'Ada' .*says 'Adam'"),
         ("T1\tPER 0\tAda", r"doc\.ann:2: text 'doc': 'T1\tPER 0\tAda' is not a text-bound line"),
-        ("T1\tPER 40 99\tAda", r"doc\.ann:2: text 'doc': the span PER \[40, 99\)"),
+        ("T1\tPER 40 99\tAda", r"doc\.ann:2: text 'doc': span PER \[40, 99\)"),
         (
             "T1\tPER 38 40\tnd",
-            r"doc\.ann:2: .*PER \[38, 40\) 'nd' overlaps the span LOC \[36, 42\)",
+            r"doc\.ann:2: .*PER \[38, 40\) 'nd' overlaps span LOC \[36, 42\)",
         ),
     ],
 )
@@ -268,7 +268,9 @@ def test_bad_brat(tmp_path, line, message):
 def test_brat_needs_both_files(tmp_path):
     brat(tmp_path, TEXT)
     (tmp_path / "doc.txt").unlink()
-    with pytest.raises(UserError, match=r"side by side, and .*doc\.txt is missing"):
+    with pytest.raises(
+        UserError, match=r"BRAT needs a \.txt and an \.ann file, and .*doc\.txt is missing"
+    ):
         list(read_brat(tmp_path))
     (tmp_path / "doc.ann").unlink()
     with pytest.raises(UserError, match=r"no \.ann file in this folder"):
@@ -282,6 +284,6 @@ def test_a_line_that_is_no_text_leaves_its_document_out(tmp_path):
     ):
         (tmp_path / f"{name}.txt").write_bytes(b"Ada in Oslo\n")
         (tmp_path / f"{name}.ann").write_bytes(marks)
-    tally = Tally()
+    tally = SkipCounter()
     assert [one.id for one in read_brat(tmp_path, on_bad_row="skip", skipped=tally)] == ["b"]
     assert tally.places == {"undecodable bytes": [f"{tmp_path / 'a.ann'}:2"]}

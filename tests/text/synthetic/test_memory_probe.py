@@ -56,7 +56,7 @@ def test_texts_are_all_different():
 
 
 def test_what_cannot_be_made():
-    with pytest.raises(UserError, match="'symbols' should be from 2 to 8, got 9"):
+    with pytest.raises(UserError, match="'symbols' must be from 2 to 8, got 9"):
         generate_recall(symbols=9)
-    with pytest.raises(UserError, match="'steps' should be 0 or more, got -1"):
+    with pytest.raises(UserError, match="'steps' must be 0 or more, got -1"):
         generate_recall(steps=-1)

@@ -80,7 +80,7 @@ def test_files_of_others_are_left_alone(tmp_path):
     assert len(paths[0].read_text("utf-8").splitlines()) == 24
     write_pairs(tmp_path / "pairs", size=30)  # the same again is nothing new
     paths[1].write_text("mine\n")
-    with pytest.raises(UserError, match=r"train\.lo is there and is another file"):
+    with pytest.raises(UserError, match=r"train\.lo exists with other contents"):
         write_pairs(tmp_path / "pairs", size=30)
-    with pytest.raises(UserError, match="is a file; give a folder"):
+    with pytest.raises(UserError, match=r"is a file\. Pass a folder"):
         write_pairs(paths[0], size=30)

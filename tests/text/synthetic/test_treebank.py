@@ -45,7 +45,7 @@ def whole(made):
 
 
 def test_the_bytes_never_change(made):
-    files = "".join(one.written(kind) for one in whole(made) for kind in KINDS)
+    files = "".join(one.format_as(kind) for one in whole(made) for kind in KINDS)
     assert hashlib.sha256(files.encode()).hexdigest() == DIGEST
 
 
@@ -180,7 +180,7 @@ def test_rated_trees_have_two_children_and_a_label_everywhere(made):
             assert node.label in "01234"
 
 
-TURNS = {
+SHIFTS = {
     "horrible": (-2, ""), "wonderful": (2, ""), "dull": (-1, ""), "failure": (-1, ""),
     "likes": (1, ""), "love": (2, ""), "warm": (1, ""), "never": (0, "not"), "no": (0, "not"),
     "very": (0, "more"), "fairly": (0, "less"), "but": (0, "but"), "although": (0, "although"),
@@ -188,10 +188,10 @@ TURNS = {
 
 
 def phrase(parts):
-    """Words of TURNS, and others that say nothing, in nested tuples."""
+    """Words of SHIFTS, and others that say nothing, in nested tuples."""
     if isinstance(parts, str):
-        feeling, turn = TURNS.get(parts, (0, ""))
-        return Leaf(parts, parts, "X", "X", feeling=feeling, turn=turn)
+        sentiment, shift = SHIFTS.get(parts, (0, ""))
+        return Leaf(parts, parts, "X", "X", sentiment=sentiment, polarity_shift=shift)
     return Phrase("X", tuple((HEAD, phrase(part)) for part in parts))
 
 
@@ -235,11 +235,11 @@ def test_no_comma_stands_before_a_stop():
 
 def test_files_of_others_are_left_alone(tmp_path, made):
     (tmp_path / "dev.conllu").write_text("mine\n", "utf-8")
-    with pytest.raises(UserError, match=r"dev\.conllu is there and is another file"):
+    with pytest.raises(UserError, match=r"dev\.conllu exists with other contents"):
         write_treebank(tmp_path, made)
     assert [path.name for path in tmp_path.iterdir()] == ["dev.conllu"]
     told = fails("demo", "--treebank", tmp_path)
-    assert "Name a folder of its own." in told
+    assert "Pass another folder." in told
 
 
 def test_the_demo_writes_it_twice_without_a_word(tmp_path):
@@ -252,5 +252,5 @@ def test_the_demo_writes_it_twice_without_a_word(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "a").write_text("x")
-    with pytest.raises(UserError, match="is a file; give a folder"):
+    with pytest.raises(UserError, match=r"is a file\. Pass a folder"):
         write_treebank(tmp_path / "a")

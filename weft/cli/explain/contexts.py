@@ -34,9 +34,9 @@ def compare(
     from weft.explain.contexts import find_contexts
     from weft.run.data import example_source
     from weft.terminal import Terminal
-    from weft.text.example import Tally
+    from weft.text.example import SkipCounter
 
-    tally = Tally()
+    tally = SkipCounter()
     texts = example_source(
         data, path, tally, mode="texts"
     )()  # blank lines stand between paragraphs

@@ -69,7 +69,7 @@ def explain(
     from weft.cli.explain.inputs import of_files, of_texts, resolve_source
     from weft.explain.run import ALL_METHODS, run_explain
     from weft.run.load import load
-    from weft.text.example import Tally
+    from weft.text.example import SkipCounter
 
     if limit < 1:
         raise UserError(f"--limit should be 1 or more, got {limit}.")
@@ -86,7 +86,7 @@ def explain(
     if contexts and not is_file:
         raise UserError("--contexts needs a file with several texts that hold the word.")
     predictor = load(model, device=device, replay=replay)
-    tally = Tally()
+    tally = SkipCounter()
     examples = [] if is_file else of_texts(predictor, source, text_pair)
     if is_file:
         data = options.data_for_model(

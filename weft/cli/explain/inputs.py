@@ -13,7 +13,7 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from weft.predict import Predictor
     from weft.run.data import Data
-    from weft.text.example import Example, Tally
+    from weft.text.example import Example, SkipCounter
 
 FILES = (".csv", ".tsv", ".jsonl", ".txt", ".parquet", ".json", ".gz", ".conllu", ".conll")
 
@@ -57,7 +57,7 @@ def of_texts(predictor: "Predictor", text: str, other: str) -> "list[Example]":
 
 
 def of_files(
-    predictor: "Predictor", data: "Data", path: str, limit: int, tally: "Tally"
+    predictor: "Predictor", data: "Data", path: str, limit: int, tally: "SkipCounter"
 ) -> "list[Example]":
     """The first examples of a file, or of two whose lines are pairs of texts."""
     stream = _pairs(data, path, tally) if predictor.pairs else None
@@ -74,7 +74,7 @@ def of_files(
     return examples
 
 
-def _pairs(data: "Data", path: str, tally: "Tally") -> "Iterator[Example] | None":
+def _pairs(data: "Data", path: str, tally: "SkipCounter") -> "Iterator[Example] | None":
     """The lines of two files side by side; None where one file holds both texts."""
     from weft.text.formats.parallel import read_parallel, resolve_files
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a sentence and what is known of its words, by the name of the fault."""
+"""The kinds of annotation faults, and the findings about them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,39 +8,39 @@ from weft.doctor.finding import Finding, Level, Place, SentenceSketch, agree, ex
 
 @dataclass(frozen=True)
 class AnnotationFault:
-    """One thing wrong, where ('file:line'), in which sentence, and what exactly."""
+    """A fault with its kind, 'file:line', sentence and detail."""
 
     kind: str
     where: str
     text: str
-    told: str
+    detail: str
     sketch: SentenceSketch | None = None
 
 
 def sentence_name(id: str, number: int, noun: str = "sentence") -> str:
-    """How to speak of a sentence: by its id or, without one, by its number in the file."""
+    """Return how to refer to a sentence: by its id, or by its number in the file."""
     return f"{noun} '{id}'" if id else f"{noun} {number}"
 
 
-# level, what is counted (one|more), what it does (one|more), what to do
+# level, noun (singular|plural), predicate (singular|plural), fix
 _KINDS: dict[str, tuple[Level, str, str, str]] = {
     "cycle": (
         "error",
         "sentence",
-        "has|have heads that go round in a circle",
-        "Give one of these words a head outside of the circle.",
+        "has|have heads that form a cycle",
+        "Give one of these words a head outside the cycle.",
     ),
     "no root": (
         "error",
         "sentence",
         "has|have no root",
-        "Give the main word the head 0 and the relation root.",
+        "Give the main word head 0 and relation root.",
     ),
     "two roots": (
         "error",
         "sentence",
         "has|have more than one root",
-        "Keep one head 0, and hang the other words on it.",
+        "Keep one head 0, and attach the other words to it.",
     ),
     "head out of range": (
         "error",
@@ -51,26 +51,26 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
     "head not a number": (
         "error",
         "word",
-        "has|have no number for a head",
-        "Write the id of the head, 0 for the root; or _ for every word of the sentence.",
+        "has|have a head that is not a number",
+        "Write the id of the head, 0 for the root, or _ for every word of the sentence.",
     ),
     "self head": (
         "error",
         "word",
         "is its own head|are their own heads",
-        "Give it another, or 0 for the root.",
+        "Give it another head, or 0 for the root.",
     ),
     "ids not in sequence": (
         "error",
         "sentence",
-        "does|do not count the words 1, 2, 3…",
-        "Number the words anew, and the heads with them.",
+        "does|do not number the words 1, 2, 3…",
+        "Renumber the words and their heads.",
     ),
     "bad range": (
         "error",
         "sentence",
         "has|have a multi-word token over the wrong words",
-        "Correct the range: first and last word, on the line before the first.",
+        "Correct the range: first and last word, on the line before the first word.",
     ),
     "no words": (
         "error",
@@ -81,63 +81,63 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
     "text disagrees": (
         "warning",
         "sentence",
-        'says|say something else than "# text ="',
+        'differs|differ from "# text ="',
         'Correct the form, or the comment "# text =".',
     ),
     "repeated id": (
         "warning",
         "sentence",
         "has|have the id of an earlier one",
-        "Make ids unique: messages and drawings go by them.",
+        "Make ids unique: messages and drawings use them.",
     ),
     "no tag": ("warning", "word", "has|have no tag", "Fill it in, or remove the sentence."),
     "unknown tag": (
         "warning",
         "word",
-        "has|have a tag that is not one of Universal Dependencies",
-        "Write one of its seventeen in capitals: ADJ, ADP, ADV, AUX, …, VERB, X.",
+        "has|have a tag outside Universal Dependencies",
+        "Use one of its seventeen tags, in capitals: ADJ, ADP, ADV, AUX, …, VERB, X.",
     ),
     "unknown relation": (
         "warning",
         "word",
-        "has|have a relation that is not one of Universal Dependencies",
-        "Correct what stands before the colon; the rest is free.",
+        "has|have a relation outside Universal Dependencies",
+        "Correct the part before the colon; the rest is free.",
     ),
     "root relation": (
         "warning",
         "word",
-        "is|are root by head or by relation, but not by both",
-        "The head 0 and the relation root go together.",
+        "is|are root by head or by relation, but not both",
+        "Head 0 and relation root go together.",
     ),
     "invalid tag": (
         "error",
         "tag",
-        "does|do not follow from the tag before",
-        "Begin every span as the scheme does (--fix writes what conlleval reads).",
+        "does|do not fit the previous tag",
+        "Begin every span as the scheme requires (--fix writes what conlleval reads).",
     ),
     "not a tag": (
         "error",
         "tag",
         "is|are not O, B-X or I-X",
-        "Use IOB, BILOU or BIOES tags, or say with --label which column has the tags.",
+        "Use IOB, BILOU or BIOES tags, or pass the tag column with --label.",
     ),
     "mixed schemes": (
         "error",
         "tag",
-        "is|are of another scheme than the rest",
+        "does|do not belong to the scheme of the rest",
         "Use L- and U- (BILOU) or E- and S- (BIOES), not both (--fix writes one of them).",
     ),
     "malformed span": (
         "error",
         "span",
-        "is|are not written as one",
+        "is|are malformed",
         'Write {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"] with whole numbers.',
     ),
     "span out of range": (
         "error",
         "span",
-        "reaches|reach outside the text",
-        "Count characters from 0, the end excluded; check that the text was not changed since.",
+        "extends|extend beyond the text",
+        "Count characters from 0, the end excluded; check that the text has not changed.",
     ),
     "span without length": (
         "error",
@@ -154,8 +154,8 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
     "span inside a character": (
         "error",
         "span",
-        "cuts|cut a character in two",
-        "Move it to the edge; if offsets count bytes or UTF-16 units, convert them.",
+        "splits|split a character",
+        "Move it to the edge; convert offsets that count bytes or UTF-16 units.",
     ),
     "overlapping spans": (
         "error",
@@ -167,74 +167,74 @@ _KINDS: dict[str, tuple[Level, str, str, str]] = {
         "error",
         "span",
         "crosses|cross another one",
-        "Move an end: neither holds the other, so one of them is probably wrong.",
+        "Move an end: neither contains the other, so one is probably wrong.",
     ),
     "duplicate span": (
         "error",
         "span",
-        "stands|stand there twice",
-        "Remove the second one (--fix does).",
+        "is|are duplicated",
+        "Remove the duplicate (--fix does).",
     ),
-    "span without label": ("error", "span", "has|have no label", "Give it one, or remove it."),
+    "span without label": ("error", "span", "has|have no label", "Add one, or remove the span."),
     "span inside a word": (
         "warning",
         "span",
         "cuts|cut through a word",
-        "Move the end to the edge of the word: training widens it.",
+        "Move it to the word boundary: training widens it.",
     ),
     "span with spaces": (
         "warning",
         "span",
         "has|have spaces at the edges",
-        "Leave the spaces out (--fix does).",
+        "Exclude the spaces (--fix does).",
     ),
     "broken tree": (
         "error",
         "tree",
-        "is|are not written as one",
-        "Close every bracket, and put a word or sub-trees into each: (3 (2 The) (4 good)).",
+        "is|are malformed",
+        "Close every bracket, and put a word or sub-trees in each: (3 (2 The) (4 good)).",
     ),
     "node without label": (
         "warning",
         "node",
         "has|have no label",
-        "Give it one; only the bracket around a whole tree may do without.",
+        "Add one; only the bracket around a whole tree may have none.",
     ),
     "no numbers": (
         "error",
         "matrix|matrices",
-        "holds|hold something else than numbers",
+        "contains|contain values other than numbers",
         "Save numbers: floats or integers.",
     ),
     "other axes": (
         "error",
         "matrix|matrices",
-        "has|have not two axes",
+        "does|do not have two axes",
         "Reshape it: vectors by numbers.",
     ),
-    "empty matrix": ("error", "matrix|matrices", "has|have no number in it", "Leave it out."),
+    "empty matrix": ("error", "matrix|matrices", "is|are empty", "Remove it."),
     "not finite": (
         "error",
         "matrix|matrices",
-        "has|have numbers that are not finite",
-        "Mend them, or leave the matrix out: one NaN spoils all that is learned.",
+        "has|have non-finite numbers",
+        "Correct them, or remove the matrix: one NaN ruins training.",
     ),
     "other width": (
         "error",
         "matrix|matrices",
-        "has|have vectors of another width than the first",
-        "Make all vectors alike: a model reads one width.",
+        "has|have vectors of a different width than the first",
+        "Use one width for all vectors: a model reads only one.",
     ),
     "unreadable matrix": (
         "error",
         "matrix|matrices",
         "cannot be read|cannot be read",
-        "Correct the name, or save the matrix again.",
+        "Correct the reference, or save the matrix again.",
     ),
     "label outside the scale": (
         "error",
         "node",
-        "has|have a label that is not on the scale of the others",
+        "has|have a label outside the scale of the others",
         "Correct it.",
     ),
 }
@@ -242,24 +242,24 @@ _RANGES = ("overlapping ranges", "malformed range", "range beyond the sentence")
 
 
 def group_faults(faults: Iterable[AnnotationFault], name: str) -> list[Finding]:
-    """One finding for each kind of fault, with its places."""
+    """Return one finding per kind of fault, with its places."""
     counts: dict[str, int] = {}
     places: dict[str, list[Place]] = {}
     for fault in faults:
         kind = "bad range" if fault.kind in _RANGES else fault.kind
         counts[kind] = counts.get(kind, 0) + 1
-        sketch = fault.sketch if not places.get(kind) else None  # one drawing says enough
-        place = Place(fault.where, excerpt(fault.text), fault.told, sketch)
+        sketch = fault.sketch if not places.get(kind) else None  # one drawing is enough
+        place = Place(fault.where, excerpt(fault.text), fault.detail, sketch)
         places.setdefault(kind, []).append(place)
     return [_build_finding(kind, count, places[kind], name) for kind, count in counts.items()]
 
 
 def _build_finding(kind: str, count: int, places: list[Place], name: str) -> Finding:
-    level, noun, told, fix = _KINDS[kind]
+    level, noun, predicate, fix = _KINDS[kind]
     noun, _, nouns = noun.partition("|")
     counted = pluralise(count, noun, nouns)
-    first, _, rest = told.partition("|")
-    if " " in first:  # the forms differ in more than the verb
+    first, _, rest = predicate.partition("|")
+    if " " in first:  # the forms differ by more than the verb
         title = f"{counted} of {name} {agree(count, first, rest)}."
     else:
         plural, _, tail = rest.partition(" ")

@@ -1,8 +1,8 @@
-"""Words tagged unlike the same word between the same neighbours elsewhere.
+"""Find words tagged differently from the same word in the same context elsewhere.
 
-After the variation n-grams of Dickinson and Meurers (2003): what varies inside an identical context
-is more often a mistake than an ambiguity. Here the context is one word on each side; of spans in
-running text it is the span itself, which says less.
+After the variation n-grams of Dickinson and Meurers (2003): variation in an identical context is
+more often a mistake than an ambiguity. The context is one word on each side; for spans in running
+text it is the span itself, which is weaker evidence.
 """
 
 from array import array
@@ -13,41 +13,41 @@ import numpy as np
 
 from weft.text.annotation.schemes import Span
 
-MIN_FREQUENCY_RATIO = 5  # times as frequent another tag of the same context must be, at least
-MAX_WORDS = 10_000_000  # words looked at: twenty bytes each
+MIN_FREQUENCY_RATIO = 5  # of the usual tag in a context to the inconsistent one
+MAX_WORDS = 10_000_000  # compared: twenty bytes each
 
 
 @dataclass(frozen=True)
 class InconsistentTag:
-    """A word (or span) of a row, its tag, and the tag that it has elsewhere so many times."""
+    """A word (or span) of a row with its tag, and the usual tag elsewhere with its count."""
 
     row: int
-    place: int
+    word: int
     tag: str
-    usual: str
-    times: int
+    usual_tag: str
+    usual_count: int
 
 
 class TagVariation:
-    """The tag of every word with its context, as numbers."""
+    """The tag and context of every word, as numbers."""
 
     def __init__(self) -> None:
         self._context = array("q")
         self._tag = array("i")
         self._row = array("i")
-        self._place = array("i")
+        self._word = array("i")
         self._tags: dict[str, int] = {}
 
-    def take(self, row: int, words: Sequence[str], tags: Sequence[str]) -> None:
-        """One sentence."""
+    def add_sentence(self, row: int, words: Sequence[str], tags: Sequence[str]) -> None:
+        """Add a sentence."""
         if len(self._tag) + len(words) > MAX_WORDS:
             return
         around = ("", *words, "")
         contexts = (hash(three) for three in zip(around, words, around[2:], strict=False))
         self._add(row, contexts, tags)
 
-    def take_spans(self, row: int, text: str, spans: Sequence[Span]) -> None:
-        """The spans of one text."""
+    def add_spans(self, row: int, text: str, spans: Sequence[Span]) -> None:
+        """Add the spans of a text."""
         if len(self._tag) + len(spans) <= MAX_WORDS:
             covered = (hash(text[span.start : span.end]) for span in spans)
             self._add(row, covered, [span.label for span in spans])
@@ -57,10 +57,10 @@ class TagVariation:
         self._context.extend(contexts)
         self._tag.extend([numbers.setdefault(tag, len(numbers)) for tag in tags])
         self._row.extend([row] * len(tags))
-        self._place.extend(range(len(tags)))
+        self._word.extend(range(len(tags)))
 
-    def odd(self) -> list[InconsistentTag]:
-        """Every tag that is rare in its context, in the order of the texts."""
+    def find_inconsistent(self) -> list[InconsistentTag]:
+        """Return every tag that is rare in its context, in text order."""
         if not self._tag:
             return []
         _, group = np.unique(np.frombuffer(self._context, np.int64), return_inverse=True)
@@ -72,13 +72,13 @@ class TagVariation:
         owner = pairs // width  # the context of each pair
         order = np.lexsort((counts, owner))
         last = np.r_[np.flatnonzero(np.diff(owner[order])), len(order) - 1]
-        best = order[last]  # the commonest tag of each context, in the order of contexts
+        best = order[last]  # the most frequent tag of each context
         most, usual = counts[best], pairs[best] % width
         rare = counts * MIN_FREQUENCY_RATIO <= most[owner]
         names = list(self._tags)
         return [
             InconsistentTag(
-                self._row[i], self._place[i], names[self._tag[i]],
+                self._row[i], self._word[i], names[self._tag[i]],
                 names[usual[group[i]]], int(most[group[i]]),
             )
             for i in np.flatnonzero(rare[which]).tolist()

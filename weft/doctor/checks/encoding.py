@@ -1,25 +1,25 @@
-"""What happened to a text on its way here: mojibake, control characters, leftovers of HTML."""
+"""Detect and repair mojibake, control and invisible characters, and HTML remnants."""
 
 import re
 import unicodedata
 
-# Bytes read as Windows-1252, with the five it does not define as Latin-1 reads them.
+# Characters of bytes read as Windows-1252, its five undefined ones as Latin-1.
 _BYTE = {bytes([b]).decode("cp1252", "ignore") or chr(b): b for b in range(0x80, 0x100)}
 _BYTE |= {chr(b): b for b in range(0x80, 0xA0)}
-# Control signs that were Windows-1252 punctuation before somebody read them as Latin-1.
+# Control characters that were Windows-1252 punctuation, read as Latin-1.
 _WINDOWS = {chr(b): bytes([b]).decode("cp1252", "ignore") for b in range(0x80, 0xA0)}
 _C1 = re.compile("[\x80-\x9f]")
 _FOLLOW = "".join(re.escape(sign) for sign, byte in _BYTE.items() if byte < 0xC0)
-# First signs that hardly ever stand before such a second one in real text…
+# Lead characters that hardly ever precede such a second one in real text…
 _SURE = re.compile(
     f"[ÂÃ][{_FOLLOW}]|â[\x80€‚\x82„\x84][{_FOLLOW}]|ï[»\xbb][¿\xbf]|ï¿½|ð\x9f[{_FOLLOW}]{{2}}|ðŸ[{_FOLLOW}]{{2}}"
 )
-# …and first signs that sometimes do: believed when there are two in a row (Cyrillic, Greek, Han…).
+# …and those that sometimes do: accepted if there are two in a row (Cyrillic, Greek, Han…).
 _RUN = re.compile(f"(?:[Ä-ß][{_FOLLOW}]|[à-ï][{_FOLLOW}]{{2}}){{2,}}")
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# Joiners belong to pictures that are made of several (families, flags, skin tones), and to the
-# spelling of Arabic, Indic and other scripts; after a Latin letter, to nothing.
+# Joiners belong in composed emoji (families, flags, skin tones) and in the spelling of Arabic,
+# Indic and other scripts, but not after a Latin letter.
 _JOINED = "\u0590-\u10ff\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030-\u303d\u3297\u3299"
 _JOINED += "\ua800-\uabff\ufb1d-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff"
 INVISIBLE = re.compile(
@@ -36,77 +36,77 @@ _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
 def find_damage(text: str) -> tuple[str, ...]:
-    """The kinds of damage in a text, as the findings call them."""
-    found = []
+    """Return the kinds of damage in a text, as findings name them."""
+    kinds = []
     if not text.isascii():
         if "\ufffd" in text:
-            found.append("replacement")
+            kinds.append("replacement")
         if fix_mojibake(text) != text:
-            found.append("mojibake")
+            kinds.append("mojibake")
         if INVISIBLE.search(text):
-            found.append("invisible")
+            kinds.append("invisible")
         if not unicodedata.is_normalized("NFC", text):
-            found.append("normalisation")
+            kinds.append("normalisation")
     if not text.isprintable() and CONTROL.search(text):
-        found.append("control")
+        kinds.append("control")
     if ("<" in text or "&" in text) and MARKUP.search(text):
-        found.append("markup")
-    return tuple(found)
+        kinds.append("markup")
+    return tuple(kinds)
 
 
 def describe_invisible(text: str) -> str:
-    """The first invisible character of a text, by its number and name, and how many there are."""
-    found = list(INVISIBLE.finditer(text))
-    if not found:
+    """Describe the first invisible character of a text, and how many there are."""
+    matches = list(INVISIBLE.finditer(text))
+    if not matches:
         return ""
-    sign = found[0].group()
+    sign = matches[0].group()
     name = unicodedata.name(sign, "").lower()
-    more = f", {len(found)} in all" if len(found) > 1 else ""
-    return f"U+{ord(sign):04X} {name} at character {found[0].start()}{more}"
+    more = f", {len(matches)} in all" if len(matches) > 1 else ""
+    return f"U+{ord(sign):04X} {name} at character {matches[0].start()}{more}"
 
 
 def describe_unicode_form(text: str) -> str:
-    """Which Unicode form a text that is not in NFC has, and the first letter that shows it."""
+    """Describe the Unicode form of a text, and the first decomposed letter."""
     if unicodedata.is_normalized("NFC", text):
         return "NFC"
     form = "NFD" if unicodedata.is_normalized("NFD", text) else "NFC and NFD mixed"
-    for place, sign in enumerate(text):
-        if place and unicodedata.combining(sign):
-            pair = text[place - 1 : place + 1]
+    for position, sign in enumerate(text):
+        if position and unicodedata.combining(sign):
+            pair = text[position - 1 : position + 1]
             if not unicodedata.is_normalized("NFC", pair):
                 whole = unicodedata.normalize("NFC", pair)
-                told = f"'{whole}' is '{pair[0]}' + U+{ord(sign):04X} at character {place - 1}"
-                return f"{form}: {told}"
+                letter = f"'{whole}' is '{pair[0]}' + U+{ord(sign):04X} at character {position - 1}"
+                return f"{form}: {letter}"
     return form
 
 
 def fix_mojibake(text: str) -> str:
-    """UTF-8 that was read as Windows-1252 or Latin-1, read again; only where that is exact."""
-    for _ in range(2):  # it does happen twice
-        mended = _RUN.sub(_decode_match, _SURE.sub(_decode_match, text))
-        if mended == text:
+    """Repair UTF-8 that was read as Windows-1252 or Latin-1, where that is exact."""
+    for _ in range(2):  # it may have happened twice
+        repaired = _RUN.sub(_decode_match, _SURE.sub(_decode_match, text))
+        if repaired == text:
             return text
-        text = mended
+        text = repaired
     return text
 
 
 def _decode_match(match: re.Match[str]) -> str:
-    found = match.group()
+    garbled = match.group()
     try:
-        mended = bytes(_BYTE[sign] for sign in found).decode("utf-8")
+        repaired = bytes(_BYTE[sign] for sign in garbled).decode("utf-8")
     except (UnicodeDecodeError, KeyError):
-        return found
-    # A control character or an unassigned sign is no text that somebody wrote.
-    sound = all(unicodedata.category(sign) not in ("Cc", "Cn", "Co", "Cs") for sign in mended)
-    return mended if sound else found
+        return garbled
+    # Nobody writes control or unassigned characters.
+    sound = all(unicodedata.category(sign) not in ("Cc", "Cn", "Co", "Cs") for sign in repaired)
+    return repaired if sound else garbled
 
 
 def clean_text(text: str) -> str:
-    """The text mended: mojibake, control and invisible characters, Unicode form, white space."""
+    """Repair mojibake, control and invisible characters, Unicode form and white space."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", fix_mojibake(text))
         text = INVISIBLE.sub("", text)
-        text = _C1.sub(lambda found: _WINDOWS[found.group()], text)
+        text = _C1.sub(lambda match: _WINDOWS[match.group()], text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _HORIZONTAL.sub(" ", CONTROL.sub("", text))
     return _MANY_BREAKS.sub("\n\n", _AROUND_BREAKS.sub("\n", text)).strip()

@@ -1,4 +1,4 @@
-"""Labels that are probably meant to be one: variants in case, spaces and number, and typos."""
+"""Find variants of a label: case, spaces, number, Unicode form and typos."""
 
 import re
 import unicodedata
@@ -11,10 +11,8 @@ import numpy as np
 from weft.doctor.checks.encoding import INVISIBLE
 from weft.errors import MAX_NAME_CHARS, optional_import
 
-MAX_COMPARED_LABELS = (
-    5_000  # labels compared with each other for typos; variants are found among any number
-)
-CLEAR_RATIO = 10  # how many times as frequent the right spelling is when a typo is clear
+MAX_COMPARED_LABELS = 5_000  # for typos; other variants are found among any number
+CLEAR_RATIO = 10  # right spelling to typo, to correct without asking
 CASE, UNICODE, INVISIBLE_CHARACTER = "case or spaces", "NFC and NFD", "an invisible character"
 CERTAIN_KINDS = (CASE, UNICODE, INVISIBLE_CHARACTER)
 _SEPARATORS = re.compile(r"[\s_\-]+")
@@ -23,30 +21,30 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class LabelVariant:
-    """A label that looks like a more frequent one."""
+    """A label that looks like a variant of a more frequent one."""
 
     label: str
     meant: str
     kind: str  # CASE, UNICODE, UNSEEN, 'number' or 'typo'
-    clear: bool  # safe to repair without asking
+    clear: bool  # safe to correct without asking
 
 
 def find_variants(counts: Mapping[str, int]) -> list[LabelVariant]:
-    """Every label that is probably another one, once, with the likeliest right form."""
+    """Return every label that is probably a variant, once, with the likeliest right form."""
     ranked = sorted(counts, key=lambda label: (-counts[label], label))
-    found: dict[str, LabelVariant] = {}
+    variants: dict[str, LabelVariant] = {}
     for label, meant, kind in (*_variants(ranked), *_plurals(ranked)):
         clear = kind in CERTAIN_KINDS or counts[meant] >= CLEAR_RATIO * counts[label]
-        found.setdefault(label, LabelVariant(label, meant, kind, clear))
-    for label, meant in _typos([label for label in ranked if label not in found], counts):
-        found.setdefault(
+        variants.setdefault(label, LabelVariant(label, meant, kind, clear))
+    for label, meant in _typos([label for label in ranked if label not in variants], counts):
+        variants.setdefault(
             label, LabelVariant(label, meant, "typo", counts[meant] >= CLEAR_RATIO * counts[label])
         )
-    return [found[label] for label in ranked if label in found]
+    return [variants[label] for label in ranked if label in variants]
 
 
 def fold_label(label: str) -> str:
-    """A label without its case, its separators, what cannot be seen and the spaces around it."""
+    """Return a label without case, separators, invisible characters and outer spaces."""
     folded = INVISIBLE.sub("", unicodedata.normalize("NFKC", label)).casefold().strip()
     return _SEPARATORS.sub(" ", folded)
 
@@ -67,7 +65,7 @@ def _is_clean(label: str) -> bool:
 
 
 def _difference_kind(label: str, meant: str) -> str:
-    """What sets two labels apart that look the same, or nearly."""
+    """Return the kind of difference between two labels that look alike."""
     if unicodedata.normalize("NFC", label) == unicodedata.normalize("NFC", meant):
         return UNICODE
     if INVISIBLE.sub("", label) == INVISIBLE.sub("", meant):
@@ -91,7 +89,7 @@ def _singular(word: str) -> str:
 
 
 def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """(rarer, more frequent) labels that one or two slips of the finger set apart."""
+    """Yield (rarer, more frequent) labels that differ by one or two typing errors."""
     if len(ranked) < 2:
         return
     names = [name for name in ranked[:MAX_COMPARED_LABELS] if len(name) <= MAX_NAME_CHARS]
@@ -112,13 +110,13 @@ def _typos(ranked: list[str], counts: Mapping[str, int]) -> Iterator[tuple[str, 
 
 def _is_typo(typo: str, right: str, slips: int, count: int, often: int) -> bool:
     if _DIGITS.sub("", typo) == _DIGITS.sub("", right):
-        return False  # level1 and level2 are meant to differ
+        return False  # level1 and level2 differ on purpose
     short, seldom = min(len(typo), len(right)), count * CLEAR_RATIO <= often
-    if slips == 2:  # import and export, hypertension and hypotension: only where one is rare
+    if slips == 2:  # import/export, hypertension/hypotension: only if one is rare
         return seldom and short >= 7 and typo[0] == right[0]
     if short <= 5:
-        # NM for NUM, but never one of two letters: en and es are languages.
+        # NM for NUM, but not among two-letter names: en and es are languages.
         return seldom and (short > 3 or (len(typo) + len(right) > 4 and count <= 3))
-    # Words that a prefix sets apart (moral, amoral) are words; inside, one letter seldom does that.
+    # A prefix makes another word (moral, amoral); a letter inside seldom does.
     prefixed = typo.endswith(right) or right.endswith(typo)
     return seldom or not prefixed

@@ -1,9 +1,9 @@
-"""Which of many texts could be alike: MinHash signatures (Broder, 1997) in sorted bands.
+"""Propose similar texts: MinHash signatures (Broder, 1997) in sorted bands.
 
 The signatures come from rensa. On the 5,452 questions of TREC it signs and indexes 25 to 60 times
-as fast as datasketch, at the same recall (bench/doctor.py --signatures). Its index answers with
-whole buckets, which grow with the square of a template's copies; so the bands are sorted here, and
-each text meets only a few neighbours a band: the work grows with the number of texts, no faster.
+as fast as datasketch, at the same recall (bench/doctor.py --signatures). Its index returns whole
+buckets, which grow with the square of a template's copies; so the bands are sorted here, and each
+text is compared with a few neighbours per band: the work is linear in the number of texts.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ PURPOSE = "Finding near duplicates"
 # Texts of Jaccard similarity 0.5 share a bucket with 98.6 %, those of 0.2 with 23 %.
 BANDS = 32
 ROWS_PER_BAND = 3
-MAX_NEIGHBOURS = 5  # texts of a bucket that a text is compared with
-MAX_PARTNERS = 4  # the likeliest partners of a text
-MIN_SIMILARITY = 0.32  # estimated similarity below which a proposal is dropped
+MAX_NEIGHBOURS = 5  # compared per bucket
+MAX_PARTNERS = 4  # kept per text
+MIN_SIMILARITY = 0.32  # estimated
 CHUNK_TEXTS = 20_000
-AGREEMENT_BASE = 128  # more than there can be agreements
+AGREEMENT_BASE = 128  # exceeds the number of agreements
 
 
 def candidate_pairs(corpus: WordIndex, texts: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(P, 2) pairs of texts, the earlier first, that could be alike: a few for each text."""
+    """Return candidate pairs (P, 2) of similar texts, the earlier first, a few per text."""
     keys, marks = _signatures(corpus, texts, weights)
     count = len(texts)
-    found = np.zeros(0, np.int64)  # a pair and its agreements in one number: fast to sort
+    packed = np.zeros(0, np.int64)  # a pair and its agreements packed in one number: fast to sort
     fresh: list[np.ndarray] = []
     for band in range(BANDS):
         order = np.argsort(keys[:, band], kind="stable")
@@ -38,15 +38,15 @@ def candidate_pairs(corpus: WordIndex, texts: np.ndarray, weights: np.ndarray) -
             same = np.flatnonzero(sorted_keys[away:] == sorted_keys[:-away])
             fresh.extend(_similar_pairs(order[same + away], order[same], marks))
         if sum(map(len, fresh)) > 4 * count or band == BANDS - 1:
-            found, fresh = _sort_unique(np.concatenate([found, *fresh])), []
-            if len(found) > 2 * MAX_PARTNERS * count:
-                found = _best_partners(found, count)
-    pairs, _ = _unpack_pairs(_best_partners(found, count), max(1, count))
+            packed, fresh = _sort_unique(np.concatenate([packed, *fresh])), []
+            if len(packed) > 2 * MAX_PARTNERS * count:
+                packed = _best_partners(packed, count)
+    pairs, _ = _unpack_pairs(_best_partners(packed, count), max(1, count))
     return np.sort(texts[pairs], axis=1)  # (P, 2)
 
 
 def _sort_unique(packed: np.ndarray) -> np.ndarray:
-    # np.unique hashes such numbers, which takes several times as long as sorting them.
+    # np.unique hashes such numbers, several times slower than sorting.
     packed.sort()
     return packed[np.r_[True, packed[1:] != packed[:-1]]] if len(packed) else packed
 
@@ -54,7 +54,7 @@ def _sort_unique(packed: np.ndarray) -> np.ndarray:
 def _similar_pairs(
     later: np.ndarray, earlier: np.ndarray, marks: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """The proposals whose signatures agree often enough."""
+    """Yield packed pairs whose signatures agree often enough."""
     for start in range(0, len(later), CHUNK_TEXTS):
         i, j = later[start : start + CHUNK_TEXTS], earlier[start : start + CHUNK_TEXTS]
         agree = (marks[i] == marks[j]).sum(1)
@@ -63,13 +63,13 @@ def _similar_pairs(
 
 
 def _unpack_pairs(packed: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(P, 2) the two texts of each pair, and (P,) how often their signatures agree."""
+    """Return the texts of each pair (P, 2) and their number of agreements (P,)."""
     pairs, agree = np.divmod(packed, AGREEMENT_BASE)
     return np.stack(np.divmod(pairs, count), 1), agree
 
 
 def _best_partners(packed: np.ndarray, count: int) -> np.ndarray:
-    """Only the likeliest pairs of each text."""
+    """Return only the likeliest pairs of each text."""
     pairs, agree = _unpack_pairs(packed, max(1, count))
     kept = np.zeros(len(packed), bool)
     for side in (0, 1):
@@ -84,10 +84,10 @@ def _best_partners(packed: np.ndarray, count: int) -> np.ndarray:
 def _signatures(
     corpus: WordIndex, texts: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(N, BANDS) keys of the buckets, and (N, BANDS x ROWS) a byte of each minimum."""
+    """Return bucket keys (N, BANDS) and a byte of each minimum (N, BANDS x ROWS_PER_BAND)."""
     minhash = optional_import("rensa", PURPOSE).RMinHash
     flat, ends = corpus.arrays()
-    # A word of weight 3 stands for three shingles: Jaccard becomes weighted Jaccard.
+    # A word of weight 3 counts as three shingles: weighted Jaccard.
     copies = np.where(weights > 0, np.maximum(1, np.rint(weights)), 0).astype(np.int64)
     keys = np.zeros((len(texts), BANDS), np.uint32)
     marks = np.zeros((len(texts), BANDS * ROWS_PER_BAND), np.uint8)
@@ -101,7 +101,7 @@ def _signatures(
         nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         shingles = _mix((np.repeat(words, count) << 8) + nth)
         stops = np.r_[0, np.cumsum(np.bincount(owner, count, len(some)))].astype(np.uint64)
-        # Texts without a word get a shingle of their own, or they would all look alike.
+        # Texts without words get distinct keys, or they would all look alike.
         empty = np.flatnonzero(stops[1:] == stops[:-1])
         matrix = minhash.digest_matrix_from_flat_token_hashes(
             shingles, stops, BANDS * ROWS_PER_BAND, 7
@@ -119,7 +119,7 @@ def _signatures(
 
 
 def _mix(values: np.ndarray) -> np.ndarray:
-    """SplitMix64: neighbouring numbers become unrelated ones."""
+    """Mix integers with SplitMix64."""
     x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

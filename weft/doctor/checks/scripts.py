@@ -1,4 +1,4 @@
-"""Which writing system a text is in, by the names that Unicode gives its letters."""
+"""Detect the script of a text from the Unicode names of its letters."""
 
 import functools
 import unicodedata
@@ -10,7 +10,7 @@ _LETTERS = (" LETTER", " SYLLABLE", " LIGATURE", " CHARACTER")
 
 
 def detect_script(text: str) -> str:
-    """The script of most letters; Han together with kana is Japanese."""
+    """Return the script of most letters; Han with kana is Japanese."""
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else NO_LETTERS
     counts = Counter(map(_script_of_character, text))
@@ -23,7 +23,7 @@ def detect_script(text: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _script_of_character(sign: str) -> str:
-    """'Latin', 'Cyrillic', 'Han'…, or nothing for what all scripts share."""
+    """Return 'Latin', 'Cyrillic', 'Han'…, or "" for characters that scripts share."""
     if not sign.isalpha():
         return ""
     name = unicodedata.name(sign, "")
@@ -31,6 +31,6 @@ def _script_of_character(sign: str) -> str:
         return "Han"
     name = name.removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
     if not any(kind in name for kind in _LETTERS):
-        return ""  # signs such as µ or ª
+        return ""  # symbols such as µ or ª
     first = name.split()[0]
     return "" if first in ("MODIFIER", "KATAKANA-HIRAGANA") else first.capitalize()

@@ -1,4 +1,4 @@
-"""What to say of texts that are to be written: pairs that do not fit, words that are new."""
+"""Check target texts: missing, copied, misaligned, and words unseen in training."""
 
 import math
 from collections import Counter
@@ -14,16 +14,14 @@ from weft.doctor.pending import PendingFinding, RowRef, row_refs
 from weft.doctor.survey import Survey
 from weft.text.example import Example
 
-MIN_RATIO_FACTOR = 3.0  # times the usual ratio of lengths
-MIN_DEVIATIONS = 6.0  # robust deviations from it
-UNSEEN_WARNING_FRACTION = (
-    0.1  # share of words never met in training from which it is more than a note
-)
-MAX_MINORITY_FRACTION = 0.1  # of all targets: below this, another script is worth a look
+MIN_RATIO_FACTOR = 3.0  # from the usual length ratio
+MIN_DEVIATIONS = 6.0  # robust, from the usual ratio
+UNSEEN_WARNING_FRACTION = 0.1  # of words, to warn
+MAX_MINORITY_FRACTION = 0.1  # of targets: a rarer script is reported
 
 
 def check_targets(survey: Survey) -> Iterator[PendingFinding]:
-    """What is to be said of pairs, and of words that the first split has not."""
+    """Yield findings about targets, and about words absent from the first split."""
     pairs = survey.pairs
     if pairs is not None:
         yield from _check_missing(survey)
@@ -36,14 +34,18 @@ def check_targets(survey: Survey) -> Iterator[PendingFinding]:
 
 
 def find_unseen_words(survey: Survey, corpus: WordIndex) -> dict[str, tuple[int, int, np.ndarray]]:
-    """By split: its words, its different words, and those that the first split does not have."""
+    """Return by split: word count, distinct words, and words absent from the first split."""
     flat, ends = corpus.arrays()
     first = survey.splits[0]
-    known = np.unique(flat[: ends[first.rows]])
+    train_words = np.unique(flat[: ends[first.rows]])
     out = {}
     for split in survey.splits:
-        own = flat[ends[split.start] : ends[split.start + split.rows]]
-        out[split.name] = (len(own), len(np.unique(own)), own[~np.isin(own, known)])
+        word_ids = flat[ends[split.start] : ends[split.start + split.rows]]
+        out[split.name] = (
+            len(word_ids),
+            len(np.unique(word_ids)),
+            word_ids[~np.isin(word_ids, train_words)],
+        )
     return out
 
 
@@ -53,7 +55,7 @@ def _check_missing(survey: Survey) -> Iterator[PendingFinding]:
         if noted.count:
             have = agree(noted.count, "has", "have")
             title = f"{pluralise(noted.count, 'row')} of {split.name} {have} no target."
-            fix = "Fill it in or remove the rows."
+            fix = "Add the targets or remove the rows."
             yield PendingFinding(
                 "no target", "error", title, noted.count, row_refs(split, noted.rows), fix
             )
@@ -62,18 +64,18 @@ def _check_missing(survey: Survey) -> Iterator[PendingFinding]:
 def _check_copies(survey: Survey, pairs: TargetStats) -> Iterator[PendingFinding]:
     for split in survey.splits:
         if noted := pairs.copies.get(split.name):
-            share = f"{100 * noted.count / max(split.rows, 1):.1f} %"
+            percentage = f"{100 * noted.count / max(split.rows, 1):.1f} %"
             have = agree(noted.count, "has", "have")
-            rows = f"{pluralise(noted.count, 'row')} of {split.name} ({share})"
+            rows = f"{pluralise(noted.count, 'row')} of {split.name} ({percentage})"
             title = f"{rows} {have} the source as target."
-            fix = "Look whether they were never translated: a model learns to copy from them."
+            fix = "Check whether they were left untranslated: a model learns to copy from them."
             yield PendingFinding(
                 "copy", "warning", title, noted.count, row_refs(split, noted.rows), fix
             )
 
 
 def _check_ratios(survey: Survey, pairs: TargetStats) -> Iterator[PendingFinding]:
-    """Rows whose lengths do not belong together, as where lines have slipped."""
+    """Yield findings on unusual length ratios, as after misaligned lines."""
     ratios = pairs.ratios()
     real = ratios[~np.isnan(ratios)]
     if not len(real):
@@ -82,12 +84,12 @@ def _check_ratios(survey: Survey, pairs: TargetStats) -> Iterator[PendingFinding
     spread = 1.4826 * float(np.median(np.abs(real - usual)))
     edge = max(math.log(MIN_RATIO_FACTOR), MIN_DEVIATIONS * spread)
     for split in survey.splits:
-        own = np.nan_to_num(ratios[split.start : split.start + split.rows] - usual)
-        far = np.flatnonzero(np.abs(own) > edge)
+        deviations = np.nan_to_num(ratios[split.start : split.start + split.rows] - usual)
+        far = np.flatnonzero(np.abs(deviations) > edge)
         if not len(far):
             continue
-        order = far[np.argsort(-np.abs(own[far]), kind="stable")]
-        here = tuple(
+        order = far[np.argsort(-np.abs(deviations[far]), kind="stable")]
+        refs = tuple(
             RowRef(split.start + int(i), detail=_describe_lengths(pairs, split.start + int(i)))
             for i in order
         )
@@ -96,12 +98,12 @@ def _check_ratios(survey: Survey, pairs: TargetStats) -> Iterator[PendingFinding
             f"{pluralise(len(far), 'target')} of {split.name} {is_are} far longer or shorter than "
             f"usual ({math.exp(usual):.2g} words for each word of the source)."
         )
-        fix = "Look whether lines slipped, or a part of one side is missing."
-        yield PendingFinding("length ratio", "warning", title, len(far), here, fix, _quote_target)
+        fix = "Check for misaligned lines or missing text on one side."
+        yield PendingFinding("length ratio", "warning", title, len(far), refs, fix, _quote_target)
 
 
 def _describe_lengths(pairs: TargetStats, row: int) -> str:
-    source, target = pairs.sides(row)
+    source, target = pairs.word_counts(row)
     return f"{target:,} for {pluralise(source, 'word')}"
 
 
@@ -110,7 +112,7 @@ def _quote_target(example: Example) -> str:
 
 
 def _check_scripts(survey: Survey, pairs: TargetStats) -> Iterator[PendingFinding]:
-    """Targets in another script than most: another language, or none."""
+    """Yield findings on targets in another script than most."""
     counts: Counter[str] = Counter()
     for table in pairs.scripts.values():
         counts.update({name: noted.count for name, noted in table.items()})
@@ -118,7 +120,7 @@ def _check_scripts(survey: Survey, pairs: TargetStats) -> Iterator[PendingFindin
     for name, count in counts.items():
         if name in (usual, NO_LETTERS) or count >= MAX_MINORITY_FRACTION * counts.total():
             continue
-        here = [
+        refs = [
             spot
             for split in survey.splits
             if (noted := pairs.scripts.get(split.name, {}).get(name))
@@ -126,25 +128,25 @@ def _check_scripts(survey: Survey, pairs: TargetStats) -> Iterator[PendingFindin
         ]
         have = agree(count, "has", "have")
         title = f"{pluralise(count, 'target')} {have} mostly {name} letters, not {usual}."
-        fix = "Look whether they are in the right language."
-        yield PendingFinding("target script", "note", title, count, tuple(here), fix, _quote_target)
+        fix = "Check whether they are in the right language."
+        yield PendingFinding("target script", "note", title, count, tuple(refs), fix, _quote_target)
 
 
 def _check_unseen(survey: Survey, corpus: WordIndex, what: str) -> Iterator[PendingFinding]:
-    found = find_unseen_words(survey, corpus)
+    by_split = find_unseen_words(survey, corpus)
     first = survey.splits[0].name
     for split in survey.splits[1:]:
-        total, _, new = found[split.name]
+        total, _, new = by_split[split.name]
         if not len(new):
             continue
-        share = len(new) / max(total, 1)
+        fraction = len(new) / max(total, 1)
         kinds, times = np.unique(new, return_counts=True)
         most = kinds[np.argsort(-times, kind="stable")][:5]
-        told = ", ".join(f"“{word}”" for word in corpus.words(most.tolist()))
+        examples = ", ".join(f"“{word}”" for word in corpus.words(most.tolist()))
         title = (
-            f"{100 * share:.1f} % of the {what} of {split.name} ({len(new):,}, {len(kinds):,} "
-            f"different) never occur in {first}: {told}{', …' if len(kinds) > 5 else '.'}"
+            f"{100 * fraction:.1f} % of the {what} of {split.name} ({len(new):,}, {len(kinds):,} "
+            f"distinct) never occur in {first}: {examples}{', …' if len(kinds) > 5 else '.'}"
         )
-        fix = "Whole words cannot be written then; a tokenizer of sub-words can."
-        level: Level = "warning" if share >= UNSEEN_WARNING_FRACTION else "note"
+        fix = "A word-level model cannot generate them; a subword tokenizer can."
+        level: Level = "warning" if fraction >= UNSEEN_WARNING_FRACTION else "note"
         yield PendingFinding("unseen words", level, title, len(new), (), fix)

@@ -1,4 +1,4 @@
-"""Many texts as numbered words in flat arrays: four bytes a word, so that a million fit."""
+"""Texts as word ids in flat arrays, four bytes per word, so that a million texts fit."""
 
 from array import array
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ import numpy as np
 
 from weft.doctor.words import is_emoticon
 
-MAX_TEXT_WORDS = 256  # words kept of a text: its beginning and its end
-MIN_WORD_COUNT = 5  # words that occur less often than this say equally much
+MAX_TEXT_WORDS = 256  # kept: the beginning and the end
+MIN_WORD_COUNT = 5  # rarer words have equal weight
 
 
 class WordIndex:
-    """Texts by number, their words by number, and how much each word says."""
+    """Texts as word ids, with word weights."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -23,7 +23,7 @@ class WordIndex:
         return len(self._ends) - 1
 
     def add(self, words: Sequence[str]) -> None:
-        """The next text."""
+        """Add a text."""
         if len(words) > MAX_TEXT_WORDS:
             words = [*words[: MAX_TEXT_WORDS // 2], *words[-MAX_TEXT_WORDS // 2 :]]
         numbers = self._numbers
@@ -31,28 +31,28 @@ class WordIndex:
         self._ends.append(len(self._flat))
 
     def text(self, number: int) -> list[int]:
-        """The words of one text."""
+        """Return the word ids of one text."""
         return self._flat[self._ends[number] : self._ends[number + 1]].tolist()
 
     def words(self, numbers: Sequence[int]) -> list[str]:
-        """Words by their numbers."""
-        known = list(self._numbers)
-        return [known[number] for number in numbers]
+        """Return words by their ids."""
+        vocabulary = list(self._numbers)
+        return [vocabulary[number] for number in numbers]
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """The word numbers of all texts in a row, and where each text ends (a leading 0)."""
+        """Return the word ids of all texts in sequence, and the end of each text (a leading 0)."""
         flat = np.frombuffer(self._flat, np.int32) if self._flat else np.zeros(0, np.int32)
         return flat, np.frombuffer(self._ends, np.int64)
 
     def emoticons(self) -> frozenset[int]:
-        """The numbers of the words that are emoticons or emoji."""
+        """Return the ids of emoticons and emoji."""
         return frozenset(number for word, number in self._numbers.items() if is_emoticon(word))
 
     def weights(self) -> np.ndarray:
-        """What each word says: much when it is rare, nothing when it is punctuation."""
+        """Return the weight of each word: high if rare, 0 for punctuation."""
         flat, _ = self.arrays()
-        often = np.bincount(flat, minlength=len(self._numbers))
-        weights = np.log1p(len(self) / np.maximum(often, MIN_WORD_COUNT))
+        counts = np.bincount(flat, minlength=len(self._numbers))
+        weights = np.log1p(len(self) / np.maximum(counts, MIN_WORD_COUNT))
         marks = [number for word, number in self._numbers.items() if not word[-1].isalnum()]
         weights[marks] = 0.0
         return weights

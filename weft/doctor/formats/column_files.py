@@ -1,4 +1,4 @@
-"""Column files under the doctor's eyes: the scheme of their tags, and tags that break it."""
+"""Check column files: the tagging scheme, and tags that violate it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,31 +10,33 @@ from weft.errors import UserError
 from weft.text.annotation import schemes
 from weft.text.annotation.schemes import OUTSIDE
 from weft.text.columns import Columns
-from weft.text.example import TAG_COLUMN, Example, Tally, WordAnnotations
+from weft.text.example import TAG_COLUMN, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conll import TaggedSentence, read_columns
 
 _DISTINCTIVE_MARKS = {"BILOU": "LU", "BIOES": "ES"}  # marks that only one scheme has
 
 
 def read_sentences(
-    path: str, columns: Columns, skipped: Tally | None = None
+    path: str, columns: Columns, skipped: SkipCounter | None = None
 ) -> Iterator[TaggedSentence]:
-    """Every sentence whose rows have as many columns as the others."""
+    """Yield every sentence with the usual number of columns."""
     return read_columns(
         path, words=columns.text, tags=columns.label, on_bad_row="skip", skipped=skipped
     )  # fmt: skip
 
 
-def read_examples(path: str, columns: Columns, skipped: Tally) -> Iterator[Example]:
-    """The sentences as the survey takes them; of the columns only the tags."""
+def read_examples(path: str, columns: Columns, skipped: SkipCounter) -> Iterator[Example]:
+    """Yield the sentences as Examples, with only their tags."""
     for sentence in read_sentences(path, columns, skipped):
         words = tuple(sentence.words)
-        known = WordAnnotations({TAG_COLUMN: tuple(sentence.tags)}, TAG_COLUMN)
-        yield Example(" ".join(words), known, sentence.id, sentence.file, sentence.line, words)
+        annotations = WordAnnotations({TAG_COLUMN: tuple(sentence.tags)}, TAG_COLUMN)
+        yield Example(
+            " ".join(words), annotations, sentence.id, sentence.file, sentence.line, words
+        )
 
 
 def detect_scheme(path: str, columns: Columns) -> str:
-    """The scheme of the tags, the commoner one where two are mixed; empty where none fits."""
+    """Return the tagging scheme, the more frequent one if two are mixed, or ""."""
     marks: Counter[str] = Counter()
     sound: list[list[str]] = []
     good = 0
@@ -55,48 +57,48 @@ def detect_scheme(path: str, columns: Columns) -> str:
 
 
 def find_faults(path: str, columns: Columns) -> Iterator[AnnotationFault]:
-    """What is wrong with the tags of each sentence, in the order of the file."""
+    """Yield the tag faults of each sentence, in file order."""
     scheme = detect_scheme(path, columns)
     if not scheme:
         return
-    strange = "".join(marks for name, marks in _DISTINCTIVE_MARKS.items() if name != scheme)
+    foreign_marks = "".join(marks for name, marks in _DISTINCTIVE_MARKS.items() if name != scheme)
     for number, sentence in enumerate(read_sentences(path, columns), 1):
         of, tags = sentence_name(sentence.id, number), sentence.tags
-        right = repair_tags(tags, scheme)
-        for place, (tag, better) in enumerate(zip(tags, right, strict=True)):
+        repaired = repair_tags(tags, scheme)
+        for position, (tag, better) in enumerate(zip(tags, repaired, strict=True)):
             if tag == better:
                 continue
-            where = f"{sentence.file}:{sentence.lines[place]}"
-            word = f"{of}: word {place + 1} '{sentence.words[place]}'"
+            where = f"{sentence.file}:{sentence.lines[position]}"
+            word = f"{of}: word {position + 1} '{sentence.words[position]}'"
             text = " ".join(sentence.words)
             if not is_tag(tag):
                 yield AnnotationFault("not a tag", where, text, f"{word} has '{tag}'")
-            elif tag[0] in strange and scheme in _DISTINCTIVE_MARKS:
-                told = f"{word} has '{tag}', the file is {scheme}: write '{better}'"
-                yield AnnotationFault("mixed schemes", where, text, told)
+            elif tag[0] in foreign_marks and scheme in _DISTINCTIVE_MARKS:
+                detail = f"{word} has '{tag}', the file is {scheme}: write '{better}'"
+                yield AnnotationFault("mixed schemes", where, text, detail)
             else:
-                after = f"after '{tags[place - 1]}'" if place else "at the beginning"
-                told = f"{word} has '{tag}' {after}: {scheme} writes '{better}'"
-                sketch = SentenceSketch(tuple(sentence.words), tuple(tags), tuple(right))
-                yield AnnotationFault("invalid tag", where, text, told, sketch)
+                after = f"after '{tags[position - 1]}'" if position else "at the beginning"
+                detail = f"{word} has '{tag}' {after}: {scheme} writes '{better}'"
+                sketch = SentenceSketch(tuple(sentence.words), tuple(tags), tuple(repaired))
+                yield AnnotationFault("invalid tag", where, text, detail, sketch)
 
 
 def repair_tags(tags: list[str], scheme: str) -> list[str]:
-    """The tags as the scheme writes what conlleval reads; what is no tag is outside of all."""
+    """Rewrite the tags as conlleval reads them; invalid tags become O."""
     sound = [tag if is_tag(tag) else OUTSIDE for tag in tags]
     return schemes.convert(sound, scheme, scheme, "repair")
 
 
-def check_schemes(found: dict[str, str], paths: dict[str, str]) -> Iterator[Finding]:
-    """Files of one task whose tags are written in different schemes."""
-    known = {name: scheme for name, scheme in found.items() if scheme}
-    if len(set(known.values())) < 2:
+def check_schemes(schemes_by_split: dict[str, str], paths: dict[str, str]) -> Iterator[Finding]:
+    """Yield a finding if files use different tagging schemes."""
+    used = {name: scheme for name, scheme in schemes_by_split.items() if scheme}
+    if len(set(used.values())) < 2:
         return
-    told = ", ".join(f"{name} {scheme}" for name, scheme in known.items())
-    first = next(iter(known.values()))
-    others = [name for name, scheme in known.items() if scheme != first]
+    listed = ", ".join(f"{name} {scheme}" for name, scheme in used.items())
+    first = next(iter(used.values()))
+    others = [name for name, scheme in used.items() if scheme != first]
     yield Finding(
         "schemes differ", "warning",
-        f"{pluralise(len(set(known.values())), 'tagging scheme')} are used: {told}.",
+        f"{pluralise(len(set(used.values())), 'tagging scheme')} are used: {listed}.",
         len(others), (), f"Write all files in one scheme (--fix writes {first}).",
     )  # fmt: skip

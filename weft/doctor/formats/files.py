@@ -1,4 +1,4 @@
-"""Files as the doctor reads them: what cannot be used is noted, and reading goes on."""
+"""Open files for checking; unusable rows are counted, and reading continues."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from weft.doctor.formats.structured import (
 )
 from weft.doctor.survey import ExampleSource
 from weft.errors import AmbiguousColumnError, UserError
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats.parallel import SecondFile, look_like_labels, read_parallel, resolve_files
 from weft.text.formats.recognise import check_format, is_matrix_file
 from weft.text.label_names import rename_labels
@@ -28,22 +28,22 @@ from weft.text.reading_plan import adapt_columns, plan_reading
 SPLIT_NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
-SAMPLE_LINES = 200  # lines of a second file that say whether it holds labels
+SAMPLE_LINES = 200  # of a second file, to recognise labels
 TABLES = ("csv", "tsv", "jsonl")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Opened files by the name of their split."""
+    """Opened files by split name."""
 
     paths: dict[str, str]
     formats: dict[str, str]
-    columns: dict[str, Columns]  # as each file is read
+    columns: dict[str, Columns]  # of each file
     sources: dict[str, ExampleSource]
-    tallies: dict[str, Tally]
-    findings: tuple[Finding, ...]  # about what is known of words, where something is
-    lines: tuple[str, ...] = ()  # which columns are read
-    second: SecondFile = "label"  # what the second of files joined by a comma holds
+    tallies: dict[str, SkipCounter]
+    findings: tuple[Finding, ...]  # about annotations, matrices and columns
+    lines: tuple[str, ...] = ()  # describe the columns
+    second: SecondFile = "label"  # contents of the second comma-joined file
 
 
 def open_files(
@@ -54,18 +54,16 @@ def open_files(
     label_names: Sequence[str] = (),
     task: str = "",
 ) -> Files:
-    """Two files are train and test, three train, dev and test; more are named after themselves.
+    """Open files: two are train and test, three train, dev and test; more keep their names.
 
-    Of files joined by a comma, and with a `target`, the ending of the file beside each, a line of
-    the other is what a line should become.
+    With files joined by a comma, or `target`, the ending of sibling files, the second file holds
+    the targets of the first.
     """
     if format:
         check_format(format)
     for path in paths:
         if path == "-":
-            raise UserError(
-                "Files are read more than once here. Save standard input to a file first."
-            )
+            raise UserError("Files are read more than once. Save standard input to a file first.")
         for file in resolve_files(path, target):
             if not os.path.exists(file):
                 raise file_not_found(file)
@@ -73,23 +71,23 @@ def open_files(
     columns, lines = _choose_columns(paths, columns, format) if not target else (columns, ())
     out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines, _second_file(task))
     for name, path in out.paths.items():
-        out.tallies[name] = tally = SkipLog()
+        out.tallies[name] = skipped = SkipLog()
         files = resolve_files(path, target)
         if len(files) > 1:
             out.formats[name], out.columns[name] = PARALLEL, columns
-            out.sources[name] = _parallel_source(files, tally, out.second)
+            out.sources[name] = _parallel_source(files, skipped, out.second)
             continue
         out.columns[name] = columns
         if is_matrix_file(path):
             out.formats[name] = MATRICES
-            out.sources[name] = _text_source(path, columns, format, tally)
+            out.sources[name] = _text_source(path, columns, format, skipped)
             continue
-        own = adapt_columns(columns, path, format) if path != paths[0] else columns
-        kind = out.formats[name] = format_of(path, format, own)
+        adapted = adapt_columns(columns, path, format) if path != paths[0] else columns
+        kind = out.formats[name] = format_of(path, format, adapted)
         if kind in STRUCTURED_FORMATS:
-            check_columns(path, kind, own)
-            out.columns[name] = own
-            out.sources[name] = _structured_source(path, kind, own, tally)
+            check_columns(path, kind, adapted)
+            out.columns[name] = adapted
+            out.sources[name] = _structured_source(path, kind, adapted, skipped)
         else:
             alike = (
                 columns
@@ -97,61 +95,61 @@ def open_files(
                 else _columns_like_first(paths[0], path, columns, format)
             )
             out.columns[name] = alike
-            out.sources[name] = _text_source(path, alike, format, tally)
+            out.sources[name] = _text_source(path, alike, format, skipped)
     if label_names:
-        for name, one in out.sources.items():
-            out.sources[name] = _named_source(one, label_names, out.tallies[name])
-    found = [
+        for name, source in out.sources.items():
+            out.sources[name] = _named_source(source, label_names, out.tallies[name])
+    findings = [
         *check_files(out.paths, out.formats, out.columns),
         *_check_matrices(out),
         *_check_label_columns(out, format),
     ]
-    return replace(out, findings=tuple(found))
+    return replace(out, findings=tuple(findings))
 
 
 def _choose_columns(
     paths: Sequence[str], columns: Columns, format: str | None
 ) -> tuple[Columns, tuple[str, ...]]:
-    """Decide on the columns of all files; what is damaged is diagnosed when it is read."""
+    """Choose the columns of all files; damaged files are diagnosed when read."""
     try:
-        found = plan_reading(paths, replace(columns, strict=True), format, tags=())
+        plan = plan_reading(paths, replace(columns, strict=True), format, tags=())
     except AmbiguousColumnError:
         raise
     except UserError:
         return columns, ()
-    # Of tables the reader notes more, such as a guessed header, where it decides by itself.
-    return replace(found.columns, strict=False) if found.tagged else columns, found.lines
+    # For tables the reader reports more, such as a guessed header, if it decides itself.
+    return replace(plan.columns, strict=False) if plan.tagged else columns, plan.lines
 
 
 def _check_label_columns(files: Files, format: str | None) -> Iterator[Finding]:
-    """Tables in which no column looks like a label, though there are some that are not read."""
+    """Yield a finding for tables without a recognised label column but with unused columns."""
     for name, path in files.paths.items():
         if files.formats[name] not in TABLES or files.columns[name].label is not None:
             continue
         try:
-            found = table_layout(path, files.columns[name], format)
+            layout = table_layout(path, files.columns[name], format)
         except UserError:
-            continue  # said when it is read
-        if found is None or found.label is not None or found.fields:
+            continue  # reported when read
+        if layout is None or layout.label is not None or layout.fields:
             continue
-        read = {found.text, found.other, found.id}
-        unread = [found.names[i] or str(i) for i in range(found.width) if i not in read]
-        if unread:
-            told = " or ".join(f"'{column}'" for column in unread[:3])
-            title = f"No column of {name} looks like a label; {told} might be one."
-            fix = "If one is, name it: --label COLUMN. As it is, labels are not looked at."
+        read = {layout.text, layout.other, layout.id}
+        unused = [layout.names[i] or str(i) for i in range(layout.width) if i not in read]
+        if unused:
+            candidates = " or ".join(f"'{column}'" for column in unused[:3])
+            title = f"No column of {name} looks like a label; it might be {candidates}."
+            fix = "If so, pass --label COLUMN. Labels are not checked now."
             yield Finding("no label column", "note", title, 1, (), fix)
 
 
 def _check_matrices(files: Files) -> list[Finding]:
-    """What is wrong with the matrices that texts name; rows that are bad are not counted here."""
+    """Return findings about matrices; bad rows are not counted here."""
     plain = {n: s for n, s in files.sources.items() if files.formats[n] not in STRUCTURED_FORMATS}
-    for tally in files.tallies.values():
-        tally.open = False
-    found = features.check_matrices(plain)
-    for tally in files.tallies.values():
-        tally.open = True
-    return found
+    for skipped in files.tallies.values():
+        skipped.enabled = False
+    findings = features.check_matrices(plain)
+    for skipped in files.tallies.values():
+        skipped.enabled = True
+    return findings
 
 
 def _unique_names(paths: Sequence[str]) -> Iterator[str]:
@@ -161,27 +159,31 @@ def _unique_names(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _columns_like_first(first: str, path: str, columns: Columns, format: str | None) -> Columns:
-    """The columns of the first file where they fit: alone, a short file could be misread."""
+    """Return the columns of the first file if they fit: a short file alone could be misread."""
     try:
-        found = adapt_columns(resolve_columns(first, columns, format), path, format)
-        resolve_columns(path, found, format)
+        adapted = adapt_columns(resolve_columns(first, columns, format), path, format)
+        resolve_columns(path, adapted, format)
     except UserError:
         return columns
-    return found
+    return adapted
 
 
-def _structured_source(path: str, kind: str, columns: Columns, skipped: Tally) -> ExampleSource:
+def _structured_source(
+    path: str, kind: str, columns: Columns, skipped: SkipCounter
+) -> ExampleSource:
     return lambda: _until_unreadable(read_examples(path, kind, columns, skipped), skipped)
 
 
-def _parallel_source(files: tuple[str, ...], skipped: Tally, second: SecondFile) -> ExampleSource:
+def _parallel_source(
+    files: tuple[str, ...], skipped: SkipCounter, second: SecondFile
+) -> ExampleSource:
     return lambda: _until_unreadable(
         read_parallel(*files, on_bad_row="skip", skipped=skipped, second=second), skipped
     )  # fmt: skip
 
 
 def holds_labels(files: Files) -> bool:
-    """Return whether the second of two files joined by a comma looks like labels, and not texts."""
+    """Return whether the second of two comma-joined files holds labels, not texts."""
     first = next(iter(files.sources.values()))
     return look_like_labels([str(e.label) for e in islice(first(), SAMPLE_LINES)])
 
@@ -190,11 +192,15 @@ def _second_file(task: str) -> SecondFile:
     return "tags" if task == "tag" else "other" if task.startswith("pair-") else "label"
 
 
-def _named_source(source: ExampleSource, names: Sequence[str], skipped: Tally) -> ExampleSource:
+def _named_source(
+    source: ExampleSource, names: Sequence[str], skipped: SkipCounter
+) -> ExampleSource:
     return lambda: rename_labels(iter(source()), names, BadRows("", "skip", skipped))
 
 
-def _text_source(path: str, columns: Columns, format: str | None, skipped: Tally) -> ExampleSource:
+def _text_source(
+    path: str, columns: Columns, format: str | None, skipped: SkipCounter
+) -> ExampleSource:
     def source() -> Iterator[Example]:
         rows = read(
             path,
@@ -209,8 +215,8 @@ def _text_source(path: str, columns: Columns, format: str | None, skipped: Tally
     return source
 
 
-def _until_unreadable(rows: Iterator[Example], skipped: Tally) -> Iterator[Example]:
+def _until_unreadable(rows: Iterator[Example], skipped: SkipCounter) -> Iterator[Example]:
     try:
         yield from rows
-    except UserError as error:  # a file cut short, a quote never closed: diagnosed, not refused
+    except UserError as error:  # a truncated file, an unclosed quote: diagnosed, not an error
         skipped.add(UNREADABLE, str(error))

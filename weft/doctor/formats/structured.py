@@ -1,4 +1,4 @@
-"""Files that hold more than one label a text, each with the module that looks at it."""
+"""Dispatch structured files to the modules that check them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from weft.doctor.formats import brackets, column_files, conllu, spans
 from weft.errors import UserError, unknown_name
 from weft.text.column_layout import detect_layout
 from weft.text.columns import Columns
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats.conllu_sentence import COLUMNS
 from weft.text.formats.recognise import recognise
 from weft.text.formats.standoff import are_span_rows
@@ -19,19 +19,19 @@ STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees")
 
 
 def format_of(path: str, format: str | None, columns: Columns) -> str:
-    """The format of a file; spans are known even where some of them are broken."""
-    found = format or recognise(path)
-    if format is None and found == "jsonl":
+    """Return the format of a file; spans are recognised even if some are malformed."""
+    recognised = format or recognise(path)
+    if format is None and recognised == "jsonl":
         with contextlib.closing(LineSource(path)) as source:
             lines = [raw.decode("utf-8", "replace") for raw in source.head()]
         if any(are_span_rows([line]) for line in lines):
-            found = "spans"
-    # Asked for another label than the spans, `read` takes such a file for texts with labels.
-    return "jsonl" if found == "spans" and columns.label is not None else found
+            recognised = "spans"
+    # With another label requested, `read` reads such a file as texts with labels.
+    return "jsonl" if recognised == "spans" and columns.label is not None else recognised
 
 
 def check_columns(path: str, kind: str, columns: Columns) -> None:
-    """Refuses a column that is not in the file, before anything is read."""
+    """Raise a UserError for a column that is not in the file, before reading it."""
     if kind == "conllu" and columns.label is not None and columns.label not in COLUMNS:
         raise unknown_name("CoNLL-U column", str(columns.label), COLUMNS, path)
     if kind == "conll" and (columns.label is not None or columns.text is not None):
@@ -39,8 +39,10 @@ def check_columns(path: str, kind: str, columns: Columns) -> None:
             detect_layout(source, words=columns.text, tags=columns.label)
 
 
-def read_examples(path: str, kind: str, columns: Columns, skipped: Tally) -> Iterator[Example]:
-    """The texts with what is known of them, as far as the file can be read."""
+def read_examples(
+    path: str, kind: str, columns: Columns, skipped: SkipCounter
+) -> Iterator[Example]:
+    """Yield the texts with their annotations, as far as the file is readable."""
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
         return conllu.read_examples(path, label, skipped)
@@ -54,18 +56,21 @@ def read_examples(path: str, kind: str, columns: Columns, skipped: Tally) -> Ite
 def check_files(
     paths: dict[str, str], kinds: dict[str, str], columns: dict[str, Columns]
 ) -> list[Finding]:
-    """What is wrong inside the sentences of these files, and between them."""
-    found: list[Finding] = []
+    """Return findings about the sentences of files, and differences between files."""
+    all_findings: list[Finding] = []
     for name, kind in kinds.items():
         if kind in STRUCTURED_FORMATS:
-            found += group_faults(find_faults(paths[name], kind, columns[name]), name)
-    return [*found, *column_files.check_schemes(tagging_schemes(paths, kinds, columns), paths)]
+            all_findings += group_faults(find_faults(paths[name], kind, columns[name]), name)
+    return [
+        *all_findings,
+        *column_files.check_schemes(tagging_schemes(paths, kinds, columns), paths),
+    ]
 
 
 def tagging_schemes(
     paths: dict[str, str], kinds: dict[str, str], columns: dict[str, Columns]
 ) -> dict[str, str]:
-    """The tagging scheme of each column file; empty where its tags mark no spans."""
+    """Return the tagging scheme of each column file, "" if its tags mark no spans."""
     out: dict[str, str] = {}
     for name in (name for name, kind in kinds.items() if kind == "conll"):
         try:
@@ -76,7 +81,7 @@ def tagging_schemes(
 
 
 def find_faults(path: str, kind: str, columns: Columns) -> Iterator[AnnotationFault]:
-    """What is wrong inside the sentences of one file, in their order."""
+    """Yield the faults in the sentences of one file, in order."""
     try:
         if kind == "conllu":
             yield from conllu.find_faults(path)
@@ -87,4 +92,4 @@ def find_faults(path: str, kind: str, columns: Columns) -> Iterator[AnnotationFa
         else:
             yield from spans.find_faults(path, kind == "standoff")
     except UserError:
-        return  # nothing in it can be read: the survey says so
+        return  # unreadable: the survey reports it

@@ -54,7 +54,7 @@ class LabelErrors:
             wrong += len(counts.predicted) - len(counts.correct)
         self._seen += 1
         if wrong and self.keep:
-            question, where = "", example.sentence
+            question, where = "", example.sentence_where
             if example.other is not None:
                 question = example.text
                 where = example.where + (f": question '{example.id}'" if example.id else "")

@@ -1,4 +1,4 @@
-"""Constituency trees as labelled spans over the words, and back without loss."""
+"""Convert constituency trees to labelled spans over the words and back, losslessly."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,49 +10,49 @@ UNARY_JOIN = "+"  # between the labels of a unary chain: S+VP
 
 
 def join_unaries(labels: Iterable[str]) -> str:
-    """Labels from the top down as one; a + inside a label is written %2B."""
+    """Join the labels of a unary chain, top first; a + inside a label becomes %2B."""
     return UNARY_JOIN.join(label.replace("%", "%25").replace(UNARY_JOIN, "%2B") for label in labels)
 
 
 def split_unary_label(label: str) -> list[str]:
-    """The labels of a chain from the top down."""
+    """Return the labels of a unary chain, top first."""
     return [part.replace("%2B", UNARY_JOIN).replace("%25", "%") for part in label.split(UNARY_JOIN)]
 
 
 def tree_to_spans(tree: Tree) -> list[Span]:
-    """One span for every node above the tags, outer before inner; unary chains are one span.
+    """Return a span for every node above the tags, outer before inner; a unary chain is one.
 
-    Leaves are the part-of-speech tags with their words, and no spans.
+    Leaves (part-of-speech tags with their words) are not spans.
     """
     return [Span(join_unaries(labels), start, end) for labels, start, end in _unary_chains(tree)]
 
 
 def tree_to_brackets(tree: Tree) -> list[Span]:
-    """The same with one span a node, as scorers count them."""
+    """Return one span per node, as scorers count them."""
     return [
         Span(label, start, end) for labels, start, end in _unary_chains(tree) for label in labels
     ]
 
 
 def split_unaries(spans: Iterable[Span]) -> list[Span]:
-    """Spans of chains as one span a label."""
+    """Split spans of unary chains into one span per label."""
     return [Span(label, s.start, s.end) for s in spans for label in split_unary_label(s.label)]
 
 
 def add_root(tree: Tree, label: str = "TOP") -> Tree:
-    """The tree with a bracket around it again, such as `brackets.unwrapped` takes off."""
+    """Wrap the tree in a root bracket, the inverse of `brackets.strip_root`."""
     return tree if tree.label == label and tree.children else Tree(label, "", (tree,))
 
 
 def pos_tags(tree: Tree) -> list[str]:
-    """The labels of the leaves, from left to right."""
+    """Return the labels of the leaves, left to right."""
     return [node.label for node in iter_nodes(tree) if not node.children]
 
 
 def to_tree(spans: Iterable[Span], words: Sequence[str], tags: Sequence[str]) -> Tree:
-    """The tree of spans that do not cross, over these words and tags; the opposite of `spans`.
+    """Build the tree of non-crossing spans over words and tags; the inverse of `tree_to_spans`.
 
-    Where no span holds the whole sentence, a bracket without a label does.
+    If no span covers the whole sentence, an unlabelled bracket does.
     """
     assert len(words) == len(tags)
     n = len(words)
@@ -63,13 +63,15 @@ def to_tree(spans: Iterable[Span], words: Sequence[str], tags: Sequence[str]) ->
     if not whole and n > 1:
         order.insert(0, Span("", 0, n))
     stack: list[tuple[Span, list[Tree]]] = []
-    done: list[Tree] = []  # what is finished and has nothing open above it
+    done: list[Tree] = []  # finished trees with nothing open above
     following = iter(order)
     upcoming = next(following, None)
     for at, (word, tag) in enumerate(zip(words, tags, strict=True)):
         while upcoming and upcoming.start == at:
             if stack and stack[-1][0].end < upcoming.end:
-                raise UserError(f"Spans {stack[-1][0]} and {upcoming} cross: no tree holds both.")
+                raise UserError(
+                    f"Spans {stack[-1][0]} and {upcoming} cross: they cannot be in one tree."
+                )
             stack.append((upcoming, []))
             upcoming = next(following, None)
         (stack[-1][1] if stack else done).append(Tree(tag, word))
@@ -81,9 +83,9 @@ def to_tree(spans: Iterable[Span], words: Sequence[str], tags: Sequence[str]) ->
 
 
 def _unary_chains(tree: Tree) -> list[tuple[list[str], int, int]]:
-    """The labels, start and end of every node above the leaves that is no only child."""
+    """Return labels, start and end of every unary chain above the leaves."""
     out: list[tuple[list[str], int, int]] = []
-    stack: list[Tree | int] = [tree]  # a number: here ends the chain with that place in `out`
+    stack: list[Tree | int] = [tree]  # a number: end of the chain at that index of `out`
     at = 0
     while stack:
         item = stack.pop()

@@ -1,4 +1,4 @@
-"""Tagging schemes: spans as a tag a word (IO, IOB1, IOB2, BILOU, BIOES) and back again."""
+"""Tagging schemes (IO, IOB1, IOB2, BILOU, BIOES): convert spans to word tags and back."""
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +17,18 @@ InvalidTagPolicy = Literal["error", "repair", "discard"]
 # first word, words between, last word, only word of a span
 _MARKS = {
     "IO": ("I", "I", "I", "I"),
-    "IOB1": ("I", "I", "I", "I"),  # B only where a span of the same label ends just before
+    "IOB1": ("I", "I", "I", "I"),  # B only right after a span of the same label
     "IOB2": ("B", "I", "I", "B"),
     "BILOU": ("B", "I", "L", "U"),
     "BIOES": ("B", "I", "E", "S"),
 }
 _ALLOWED_MARKS = {"IO": "I", "IOB1": "BI", "IOB2": "BI", "BILOU": "BILU", "BIOES": "BIES"}
-_CLOSING = "LEUS"  # nothing goes on after these
-_OPENING = "BUS"  # these begin a span wherever they stand
+_CLOSING = "LEUS"  # marks that end a span
+_OPENING = "BUS"  # marks that always begin a span
 
 
 class Span(NamedTuple):
-    """A labelled stretch, the end excluded: of words in tags, of characters in a text."""
+    """A labelled span of words or characters, the end excluded."""
 
     label: str
     start: int
@@ -36,17 +36,17 @@ class Span(NamedTuple):
 
 
 def canonical_scheme(name: str) -> str:
-    """The scheme of this name; 'BIO' and other spellings of the same are understood."""
+    """Return the canonical name of a scheme; aliases such as 'BIO' are accepted."""
     upper = name.upper()
-    found = ALIASES.get(upper, upper)
-    if found not in SCHEMES:
+    scheme = ALIASES.get(upper, upper)
+    if scheme not in SCHEMES:
         raise unknown_name("tagging scheme", name, (*SCHEMES, *ALIASES))
-    return found
+    return scheme
 
 
 @functools.lru_cache(maxsize=4096)
 def split_tag(tag: str) -> tuple[str, str]:
-    """(mark, label): 'B-PER' is ('B', 'PER'), 'O' is ('O', '')."""
+    """Split a tag into (mark, label): 'B-PER' is ('B', 'PER'), 'O' is ('O', '')."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     mark, hyphen, label = tag.partition("-")
@@ -56,9 +56,9 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def recognise(sequences: Iterable[Sequence[str]]) -> str:
-    """The scheme in which these tags are written; between IOB1 and IOB2, the one with fewer faults.
+    """Detect the scheme of tags; between IOB1 and IOB2, the one with fewer faults.
 
-    Tags that only ever say I- are IO: IOB1 would mean the same spans.
+    Tags with no mark but I- are IO: IOB1 would mean the same spans.
     """
     marks: set[str] = set()
     bare = needless = 0  # spans begun by I-, and B- where IOB1 would write I-
@@ -72,9 +72,9 @@ def recognise(sequences: Iterable[Sequence[str]]) -> str:
             marks.add(mark)
             before = (mark, label)
     if marks & set("LU") and marks & set("ES"):
-        found = ", ".join(f"{mark}-" for mark in sorted(marks - {OUTSIDE}))
+        listed = ", ".join(f"{mark}-" for mark in sorted(marks - {OUTSIDE}))
         raise UserError(
-            f"Tags of two schemes are mixed: {found}. BILOU has L- and U-, BIOES E-, S-."
+            f"Two schemes are mixed: {listed}. BILOU has L- and U-, BIOES has E- and S-."
         )
     if marks & set("LU"):
         return "BILOU"
@@ -88,52 +88,52 @@ def recognise(sequences: Iterable[Sequence[str]]) -> str:
 def tags_to_spans(
     tags: Sequence[str], scheme: str, invalid: InvalidTagPolicy = "error"
 ) -> list[Span]:
-    """The spans of a tag sequence, in order.
+    """Return the spans of a tag sequence, in order.
 
-    A tag that the scheme does not allow there is an error; or 'repair' reads it as the conlleval
-    script does, so that an I- after O or after another label begins a span; or 'discard' leaves
-    out every span that is not written as the scheme writes it.
+    A tag that the scheme does not allow is an error; 'repair' reads it as the conlleval script
+    does, so that I- after O or another label begins a span; 'discard' drops every span that does
+    not follow the scheme.
     """
     scheme = canonical_scheme(scheme)
     if invalid not in ("error", "repair", "discard"):
         raise unknown_name("way with invalid tags", invalid, ("error", "repair", "discard"))
-    if invalid == "error" and (found := find_fault(tags, scheme)):
-        raise UserError(f"word {found[0] + 1}: {found[1]}")
-    every = list(_conlleval_spans(tags))
+    if invalid == "error" and (violation := find_fault(tags, scheme)):
+        raise UserError(f"word {violation[0] + 1}: {violation[1]}")
+    all_spans = list(_conlleval_spans(tags))
     if invalid != "discard":
-        return every
-    right = _write_tags(every, len(tags), scheme)
-    return [s for s in every if right[s.start : s.end] == list(tags[s.start : s.end])]
+        return all_spans
+    valid_tags = _write_tags(all_spans, len(tags), scheme)
+    return [s for s in all_spans if valid_tags[s.start : s.end] == list(tags[s.start : s.end])]
 
 
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
-    """(position, message) of the first tag that the scheme does not allow there, if any."""
+    """Return (position, message) of the first tag that violates the scheme, if any."""
     scheme = canonical_scheme(scheme)
     before: str | None = None
-    for place, tag in enumerate([*tags, None]):
+    for position, tag in enumerate([*tags, None]):
         if tag is not None and split_tag(tag)[0] not in OUTSIDE + _ALLOWED_MARKS[scheme]:
-            return place, f"{scheme} has no tag '{tag}'; its marks are {_list_marks(scheme)}."
+            return position, f"{scheme} has no tag '{tag}'; its marks are {_list_marks(scheme)}."
         if not is_allowed(before, tag, scheme):
-            return _explain_fault(place, before, tag, scheme)
+            return _explain_fault(position, before, tag, scheme)
         before = tag
     return None
 
 
 def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """A tag for each of `length` words.
+    """Return a tag for each of `length` words.
 
-    IO cannot part two neighbours of the same label: they come back as one span.
+    IO cannot separate adjacent spans of the same label: they are read back as one.
     """
     ordered = sorted((Span(*span) for span in spans), key=lambda span: (span.start, span.end))
     reach, before = 0, None
     for span in ordered:
         if not 0 <= span.start < span.end <= length:
-            told = f"The span {span.label} [{span.start}, {span.end}) does not fit"
-            raise UserError(f"{told} a sentence of {length} words. Count words from 0.")
+            misfit = f"Span {span.label} [{span.start}, {span.end}) does not fit"
+            raise UserError(f"{misfit} a sentence of {length} words. Count words from 0.")
         if span.start < reach and before is not None:
             raise UserError(
-                f"The spans {before.label} [{before.start}, {before.end}) and {span.label} "
-                f"[{span.start}, {span.end}) overlap: a word has one tag. Keep one of them."
+                f"Spans {before.label} [{before.start}, {before.end}) and {span.label} "
+                f"[{span.start}, {span.end}) overlap, but a word has one tag. Keep one of them."
             )
         reach, before = span.end, span
     return _write_tags(ordered, length, canonical_scheme(scheme))
@@ -142,18 +142,18 @@ def spans_to_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 def convert(
     tags: Sequence[str], source: str, target: str, invalid: InvalidTagPolicy = "error"
 ) -> list[str]:
-    """The same spans in another scheme; what `source` does not allow is treated as in `spans`."""
+    """Convert tags to another scheme; invalid tags are handled as in `tags_to_spans`."""
     return _write_tags(tags_to_spans(tags, source, invalid), len(tags), canonical_scheme(target))
 
 
 def is_allowed(before: str | None, after: str | None, scheme: str) -> bool:
-    """Whether one tag may follow another; None stands for the border of the sentence."""
+    """Return whether one tag may follow another; None is the sentence boundary."""
     scheme = canonical_scheme(scheme)
-    was, own = (OUTSIDE, "") if before is None else split_tag(before)
+    was, previous_label = (OUTSIDE, "") if before is None else split_tag(before)
     mark, label = (OUTSIDE, "") if after is None else split_tag(after)
     if not {was, mark} <= {OUTSIDE, *_ALLOWED_MARKS[scheme]}:
         return False
-    same = was != OUTSIDE and own == label
+    same = was != OUTSIDE and previous_label == label
     if scheme == "IO":
         return True
     if scheme == "IOB1":
@@ -168,9 +168,9 @@ def is_allowed(before: str | None, after: str | None, scheme: str) -> bool:
 def allowed_transitions(
     labels: Sequence[str], scheme: str
 ) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
-    """Which tags may begin a sentence (C,), follow one another (C, C), end a sentence (C,).
+    """Return masks of tags that may begin (C,), follow each other (C, C) and end a sentence (C,).
 
-    `pairs[a, b]` is True where tag b may stand right after tag a.
+    `pairs[a, b]` is True if tag b may follow tag a.
     """
     import numpy as np
 
@@ -181,24 +181,24 @@ def allowed_transitions(
 
 
 def _conlleval_spans(tags: Sequence[str]) -> Iterator[Span]:
-    """Spans as conlleval finds them, with L/E and U/S closing theirs.
+    """Yield spans as conlleval finds them, with L/E and U/S closing them.
 
-    The script itself knows B, I, O and the E of IOE; L, U and S are our extension of its rules.
+    The script itself handles B, I, O and the E of IOE; L, U and S extend its rules.
     """
     start = -1
-    own = ""
-    for place, tag in enumerate(tags):
+    open_label = ""
+    for position, tag in enumerate(tags):
         mark, label = split_tag(tag)
-        if start >= 0 and (mark == OUTSIDE or mark in _OPENING or label != own):
-            yield Span(own, start, place)
+        if start >= 0 and (mark == OUTSIDE or mark in _OPENING or label != open_label):
+            yield Span(open_label, start, position)
             start = -1
         if mark != OUTSIDE and start < 0:
-            start, own = place, label
+            start, open_label = position, label
         if mark in _CLOSING:
-            yield Span(own, start, place + 1)
+            yield Span(open_label, start, position + 1)
             start = -1
     if start >= 0:
-        yield Span(own, start, len(tags))
+        yield Span(open_label, start, len(tags))
 
 
 def _write_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
@@ -219,22 +219,24 @@ def _list_marks(scheme: str) -> str:
     return ", ".join([OUTSIDE, *(f"{mark}-" for mark in _ALLOWED_MARKS[scheme])])
 
 
-def _explain_fault(place: int, before: str | None, tag: str | None, scheme: str) -> tuple[int, str]:
-    ways = "or read it with invalid='repair' or 'discard'"
+def _explain_fault(
+    position: int, before: str | None, tag: str | None, scheme: str
+) -> tuple[int, str]:
+    ways = "or pass invalid='repair' or 'discard'"
     after = f"after '{before}'" if before is not None else "at the beginning"
     if scheme == "IOB1" and tag is not None:
         label = split_tag(tag)[1]
-        return place, (
+        return position, (
             f"'{tag}' {after}: IOB1 writes B- only right after another {label}. "
             f"Write I-{label}, {ways}."
         )
     if tag is not None and split_tag(tag)[0] in "ILE":
         mark, label = split_tag(tag)
         begin = _MARKS[scheme][3] if mark in "LE" else "B"
-        return place, f"'{tag}' {after} continues nothing. Write {begin}-{label}, {ways}."
-    # What is wrong is the tag before: its span is left open.
+        return position, f"'{tag}' {after} continues nothing. Write {begin}-{label}, {ways}."
+    # The fault is in the previous tag: its span is left open.
     assert before is not None
     label = split_tag(before)[1]
     end = "at the end of the sentence" if tag is None else f"before '{tag}'"
     closing = _MARKS[scheme][2]
-    return place - 1, f"'{before}' is left open {end}. Close it with {closing}-{label}, {ways}."
+    return position - 1, f"'{before}' is left open {end}. Close it with {closing}-{label}, {ways}."

@@ -1,4 +1,4 @@
-"""A text with labelled spans of characters: what makes them sound, how they become word tags."""
+"""Texts with labelled character spans: validate them and convert them to word tags."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,15 @@ BorderPolicy = Literal["widen", "error", "discard"]
 
 _JOINER = "\u200d"
 _TONES = range(0x1F3FB, 0x1F400)  # skin tones
-_FLAGS = range(0x1F1E6, 0x1F200)  # two of these letters are one flag
-_TAGS = range(0xE0020, 0xE0080)  # spell out the flag of a region
+_FLAGS = range(0x1F1E6, 0x1F200)  # two of them are one flag
+_TAGS = range(0xE0020, 0xE0080)  # spell the flag of a region
 _LEAD, _VOWEL, _TAIL = range(0x1100, 0x1160), range(0x1160, 0x11A8), range(0x11A8, 0x1200)
 _BLOCKS = range(0xAC00, 0xD7A4)  # Hangul syllables; every 28th has no tail
 
 
 @dataclass(frozen=True)
 class SpanText:
-    """A text, its spans in order, and where it was found."""
+    """A text with its spans in order, and its origin."""
 
     text: str
     spans: tuple[Span, ...] = ()
@@ -30,7 +30,7 @@ class SpanText:
     file: str = ""
     line: int = 0
     others: tuple[str, ...] = ()  # lines of a stand-off file that are not spans
-    lines: tuple[int, ...] = ()  # of each span; empty: all stand on `line`
+    lines: tuple[int, ...] = ()  # of each span; empty: all on `line`
 
     @property
     def where(self) -> str:
@@ -41,36 +41,40 @@ class SpanText:
 
 @dataclass(frozen=True)
 class SpanFault:
-    """Something wrong with a span: its kind, the span, and what to do about it."""
+    """An invalid span: the kind of fault, the span, and how to fix it."""
 
     kind: str
     span: Span
-    told: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class AdjustedSpan:
-    """A span that does not fall on word borders, and the span it became; None: it is left out."""
+    """A span off word borders and the span it was widened to; None if it was dropped."""
 
     span: Span
-    to: Span | None
+    adjusted: Span | None
 
     def __str__(self) -> str:
         label, start, end = self.span
-        became = f"became [{self.to.start}, {self.to.end})" if self.to else "was left out"
+        became = (
+            f"became [{self.adjusted.start}, {self.adjusted.end})"
+            if self.adjusted
+            else "was dropped"
+        )
         return f"{label} [{start}, {end}) {became}"
 
 
 @dataclass(frozen=True)
 class AlignedTags:
-    """A tag for each word, and the spans that had to give way."""
+    """A tag for each word, and the spans that were adjusted."""
 
     tags: tuple[str, ...]
-    moved: tuple[AdjustedSpan, ...] = ()
+    adjusted: tuple[AdjustedSpan, ...] = ()
 
 
 def find_faults(text: str, spans: Sequence[Span]) -> Iterator[SpanFault]:
-    """What is wrong with spans of characters, counted from 0 with the end excluded."""
+    """Yield the faults of character spans, counted from 0 with the end excluded."""
     sound = []
     for span in spans:
         fault = _find_fault(text, span)
@@ -81,17 +85,17 @@ def find_faults(text: str, spans: Sequence[Span]) -> Iterator[SpanFault]:
     before: Span | None = None
     for span in sorted(sound, key=lambda span: (span.start, span.end)):
         if before is not None and span.start < before.end:
-            told = f"{_describe_span(text, span)} overlaps {_describe_span(text, before)}"
+            overlap = f"{_describe_span(text, span)} overlaps {_describe_span(text, before)}"
             fix = "Keep one of the two: a word has one tag."
-            yield SpanFault("overlapping spans", span, f"{told}. {fix}")
+            yield SpanFault("overlapping spans", span, f"{overlap}. {fix}")
         if before is None or span.end > before.end:
             before = span
 
 
 def splits_character(text: str, offset: int) -> bool:
-    """Whether an offset falls between code points that are read as one character.
+    """Return whether an offset falls inside a user-perceived character.
 
-    Such as a letter and its accent, the parts of a flag, a family or a skin tone, the jamo of a
+    Examples are a letter and its accent, the parts of a flag, family or skin tone, the jamo of a
     Hangul syllable, a carriage return and its line feed (after Unicode Annex 29).
     """
     if not 0 < offset < len(text):
@@ -103,7 +107,7 @@ def splits_character(text: str, offset: int) -> bool:
     if right == _JOINER or code in _TONES or code in _TAGS or unicodedata.category(right)[0] == "M":
         return True
     if left == _JOINER:
-        return unicodedata.category(right) in ("So", "Sm")  # most pictures, and ↔
+        return unicodedata.category(right) in ("So", "Sm")  # most emoji, and ↔
     if code in _FLAGS:
         run = 0
         while run < offset and ord(text[offset - 1 - run]) in _FLAGS:
@@ -113,9 +117,9 @@ def splits_character(text: str, offset: int) -> bool:
 
 
 def to_character_offsets(text: str, offsets: Sequence[int], unit: OffsetUnit) -> list[int]:
-    """Offsets counted in UTF-16 units or bytes of UTF-8, as offsets of characters.
+    """Convert offsets counted in UTF-16 units or UTF-8 bytes to character offsets.
 
-    An offset inside a character (half of a surrogate pair, a byte within) is an error.
+    An offset inside a character (a surrogate half, a continuation byte) is an error.
     """
     if unit == "character":
         return list(offsets)
@@ -123,20 +127,20 @@ def to_character_offsets(text: str, offsets: Sequence[int], unit: OffsetUnit) ->
         raise unknown_name("unit of offsets", unit, ("character", "utf16", "byte"))
     starts: dict[int, int] = {}
     reach = 0
-    for place, sign in enumerate(text):
-        starts[reach] = place
+    for position, sign in enumerate(text):
+        starts[reach] = position
         reach += len(sign.encode()) if unit == "byte" else 1 + (ord(sign) > 0xFFFF)
     starts[reach] = len(text)
     out = []
     for offset in offsets:
-        # Beyond the text it stays beyond: the check of the span says so.
+        # An offset beyond the text stays beyond it: the span check reports it.
         if 0 <= offset <= reach and offset not in starts:
-            near = max(place for place in starts if place < offset)
+            near = max(position for position in starts if position < offset)
             sign = text[starts[near]]
             what = "bytes" if unit == "byte" else "UTF-16 units"
             raise UserError(
-                f"the offset {offset} falls inside the character '{sign}', which takes more than "
-                f"one of the {what} counted. Move it to {near}, or count in another unit."
+                f"offset {offset} falls inside the character '{sign}', which takes several {what}. "
+                f"Move it to {near}, or count in another unit."
             )
         out.append(starts.get(offset, offset if offset < 0 else len(text) + offset - reach))
     return out
@@ -149,16 +153,15 @@ def align_tags(
     scheme: str = "IOB2",
     borders: BorderPolicy = "widen",
 ) -> AlignedTags:
-    """A tag for each word from spans of characters and the (start, end) of each word.
+    """Return a tag for each word from character spans and the (start, end) of each word.
 
-    A span that cuts a word is widened to all of it, or is an error, or is left out; one that
-    covers no word, or after widening a word that is taken, is left out or an error. `moved` tells
-    of each.
+    A span that cuts a word is widened to the whole word, an error, or dropped; one that covers no
+    free word is dropped or an error. `adjusted` lists each.
     """
     if borders not in ("widen", "error", "discard"):
         raise unknown_name("way with borders", borders, ("widen", "error", "discard"))
     taken: list[Span] = []  # in words
-    moved: list[AdjustedSpan] = []
+    adjusted: list[AdjustedSpan] = []
     reach = 0
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         words = [i for i, (a, b) in enumerate(offsets) if a < span.end and b > span.start]
@@ -169,11 +172,11 @@ def align_tags(
             if borders == "error":
                 raise _border_error(span, wide)
             wide = wide if borders == "widen" else None
-            moved.append(AdjustedSpan(span, wide))
+            adjusted.append(AdjustedSpan(span, wide))
         if wide is not None:
             reach = words[-1] + 1
             taken.append(Span(span.label, words[0], reach))
-    return AlignedTags(tuple(schemes.spans_to_tags(taken, len(offsets), scheme)), tuple(moved))
+    return AlignedTags(tuple(schemes.spans_to_tags(taken, len(offsets), scheme)), tuple(adjusted))
 
 
 def locate_spans(
@@ -183,42 +186,42 @@ def locate_spans(
     scheme: str = "IOB2",
     invalid: InvalidTagPolicy = "error",
 ) -> list[Span]:
-    """Spans of characters from a tag for each word: the other way round of `align`."""
-    found = schemes.tags_to_spans(tags, scheme, invalid)
-    return [Span(label, offsets[a][0], offsets[b - 1][1]) for label, a, b in found]
+    """Return character spans from word tags, the inverse of `align_tags`."""
+    word_spans = schemes.tags_to_spans(tags, scheme, invalid)
+    return [Span(label, offsets[a][0], offsets[b - 1][1]) for label, a, b in word_spans]
 
 
 def _find_fault(text: str, span: Span) -> tuple[str, str] | None:
     if span.start >= span.end:
         return "span without length", "has no length. The end is excluded and must be larger."
     if span.start < 0 or span.end > len(text):
-        told = f"reaches outside the text, which has {len(text)} characters."
-        return "span out of range", f"{told} Count from 0, the end excluded.{_unit_hint(text)}"
+        reason = f"extends beyond the text, which has {len(text)} characters."
+        return "span out of range", f"{reason} Count from 0, the end excluded.{_unit_hint(text)}"
     if not text[span.start : span.end].strip():
         return "span of white space", "covers only white space. Move it, or remove it."
     for offset in (span.start, span.end):
         if splits_character(text, offset):
-            told = f"cuts a character in two at {offset}, '{_whole_character(text, offset)}'."
-            return "span inside a character", f"{told} Move it to the edge.{_unit_hint(text)}"
+            reason = f"splits a character at {offset}, '{_whole_character(text, offset)}'."
+            return "span inside a character", f"{reason} Move it to the edge.{_unit_hint(text)}"
     return None
 
 
 def _unit_hint(text: str) -> str:
-    """A hint, where other ways of counting would give other numbers."""
+    """Return a hint if other offset units would give other numbers."""
     if text.isascii():
         return ""
     far = any(ord(sign) > 0xFFFF for sign in text)
-    return " If they count bytes" + (" or UTF-16 units" * far) + ", say so with unit=."
+    return " If offsets count bytes" + (" or UTF-16 units" * far) + ", pass unit=."
 
 
 def _describe_span(text: str, span: Span) -> str:
     covered = text[max(0, span.start) : max(0, span.end)]
     shown = covered if len(covered) <= 30 else f"{covered[:29]}…"
-    return f"the span {span.label} [{span.start}, {span.end}) '{shown}'"
+    return f"span {span.label} [{span.start}, {span.end}) '{shown}'"
 
 
 def _whole_character(text: str, offset: int) -> str:
-    """The character around an offset that falls inside it."""
+    """Return the character that contains an offset."""
     start, end = offset, offset
     while splits_character(text, start):
         start -= 1
@@ -237,10 +240,10 @@ def _is_one_syllable(left: int, right: int) -> bool:
 
 
 def _border_error(span: Span, wide: Span | None) -> UserError:
-    told = f"The span {span.label} [{span.start}, {span.end})"
+    described = f"Span {span.label} [{span.start}, {span.end})"
     if wide is None:
-        return UserError(f"{told} covers no word of its own. Remove it, or pass borders='discard'.")
+        return UserError(f"{described} covers no free word. Remove it, or pass borders='discard'.")
     return UserError(
-        f"{told} cuts words: they stand at [{wide.start}, {wide.end}). Move the span, or pass "
-        "borders='widen' to take whole words, 'discard' to leave it out."
+        f"{described} cuts words at [{wide.start}, {wide.end}). Move the span, or pass "
+        "borders='widen' to take whole words or 'discard' to drop it."
     )

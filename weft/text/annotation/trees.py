@@ -1,4 +1,4 @@
-"""Bracketed labelled trees, `(3 (2 The) (4 good))`, of any depth: nothing here recurses."""
+"""Bracketed labelled trees, `(3 (2 The) (4 good))`, of any depth, without recursion."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Tree:
     children: tuple["Tree", ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        # By the written form: comparing the nested tuples would recurse.
+        # By the written form: comparing nested tuples would recurse.
         return isinstance(other, Tree) and format(self) == format(other)
 
     def __hash__(self) -> int:
@@ -49,7 +49,7 @@ class Tree:
 
 @dataclass(slots=True)
 class _OpenBracket:
-    """A bracket that is not closed yet."""
+    """An open bracket."""
 
     where: str
     column: int
@@ -59,9 +59,9 @@ class _OpenBracket:
 
 
 class TreeBuilder:
-    """Grows one tree from tokens in their order; a UserError names the place of a misfit.
+    """Builds one tree from tokens in order; a UserError gives the position of a fault.
 
-    A place is 'file:line' and a column from 1, or 0 where columns say nothing.
+    A position is 'file:line' and a column from 1, or 0 without a column.
     """
 
     def __init__(self) -> None:
@@ -69,36 +69,36 @@ class TreeBuilder:
 
     @property
     def unclosed(self) -> tuple[str, int] | None:
-        """Where the innermost open bracket stands, if one is open."""
+        """The position of the innermost open bracket, if any."""
         return (self._stack[-1].where, self._stack[-1].column) if self._stack else None
 
     def open(self, where: str, column: int = 0, label: str | None = None) -> None:
-        """A bracket; its label may still come."""
+        """Open a bracket; its label may follow."""
         if self._stack:
             _expect_no_word(self._stack[-1], where, column)
         self._stack.append(_OpenBracket(where, column, label, "", []))
 
     def add(self, token: str, where: str, column: int = 0) -> None:
-        """The label of the open bracket or, if it has one, its word, escaped as in a file."""
+        """Add the label of the open bracket or, if it has one, its word, escaped as in a file."""
         if not self._stack:
             raise _tree_error(where, column, f"a tree starts with '(', found '{token:.40}'")
         node = self._stack[-1]
         if node.label is None:
             node.label = token
         elif node.children:
-            raise _tree_error(where, column, f"the word '{token:.40}' stands beside sub-trees")
+            raise _tree_error(where, column, f"the word '{token:.40}' is next to sub-trees")
         else:
             _expect_no_word(node, where, column)
             node.word = _unescape(token)
 
     def leaf(self, label: str, word: str, where: str) -> None:
-        """A whole leaf; its word is taken as it is."""
+        """Add a whole leaf; its word is not unescaped."""
         if not self._stack:
-            raise _tree_error(where, 0, f"the word '{word}' stands outside the tree")
+            raise _tree_error(where, 0, f"the word '{word}' is outside the tree")
         self._stack[-1].children.append(Tree(label, word))
 
     def close(self, where: str, column: int = 0) -> Tree | None:
-        """Ends a bracket; the tree, when that was the outermost one."""
+        """Close a bracket; return the tree if it was the outermost."""
         if not self._stack:
             raise _tree_error(where, column, "this ')' closes nothing")
         node = self._stack.pop()
@@ -114,7 +114,7 @@ class TreeBuilder:
         return None
 
     def finish(self) -> None:
-        """Refuses a bracket that is still open."""
+        """Raise a UserError if a bracket is still open."""
         if self._stack:
             raise _tree_error(
                 self._stack[-1].where, self._stack[-1].column, "this '(' is never closed"
@@ -122,7 +122,7 @@ class TreeBuilder:
 
 
 def parse(line: str, where: str = "tree") -> Tree:
-    """The one tree on a line; a UserError names the column of what does not fit."""
+    """Parse the one tree on a line; a UserError gives the column of a fault."""
     builder = TreeBuilder()
     root: Tree | None = None
     for token, column in tokenise(line):
@@ -136,13 +136,13 @@ def parse(line: str, where: str = "tree") -> Tree:
 
 
 def tokenise(line: str) -> Iterator[tuple[str, int]]:
-    """Brackets, labels and words with their columns from 1."""
+    """Yield brackets, labels and words with their columns from 1."""
     for match in _TOKEN.finditer(line):
         yield match.group(), match.start() + 1
 
 
 def feed_token(builder: TreeBuilder, token: str, where: str, column: int) -> Tree | None:
-    """One token of a written tree; the tree, when it is complete."""
+    """Feed one token of a written tree; return the tree when complete."""
     if token == "(":
         builder.open(where, column)
     elif token == ")":
@@ -153,7 +153,7 @@ def feed_token(builder: TreeBuilder, token: str, where: str, column: int) -> Tre
 
 
 def format(tree: Tree) -> str:
-    """The tree on one line, brackets inside words escaped."""
+    """Format the tree on one line, with brackets inside words escaped."""
     out: list[str] = []
     stack: list[Tree | str] = [tree]
     while stack:
@@ -170,7 +170,7 @@ def format(tree: Tree) -> str:
 
 
 def iter_nodes(tree: Tree) -> Iterator[Tree]:
-    """Every node, parents before children, left before right."""
+    """Yield every node, parents before children, left before right."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -179,7 +179,7 @@ def iter_nodes(tree: Tree) -> Iterator[Tree]:
 
 
 def iter_phrases(tree: Tree) -> Iterator[tuple[str, str]]:
-    """(label, text) of every labelled node, the root first."""
+    """Yield (label, text) of every labelled node, the root first."""
     words = tree.words
     sizes = _count_leaves(tree)
     start = 0
@@ -191,15 +191,15 @@ def iter_phrases(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def _count_leaves(tree: Tree) -> list[int]:
-    """How many leaves each node covers, in the order of `nodes`."""
+    """Return the number of leaves under each node, in the order of `iter_nodes`."""
     order = list(iter_nodes(tree))
     sizes = [0] * len(order)
     done: list[int] = []  # sizes of finished sub-trees; the nearest to the right is on top
-    for place in range(len(order) - 1, -1, -1):
-        children = len(order[place].children)
-        sizes[place] = sum(done[len(done) - children :]) if children else 1
+    for index in range(len(order) - 1, -1, -1):
+        children = len(order[index].children)
+        sizes[index] = sum(done[len(done) - children :]) if children else 1
         del done[len(done) - children :]
-        done.append(sizes[place])
+        done.append(sizes[index])
     return sizes
 
 
@@ -215,6 +215,6 @@ def _expect_no_word(node: _OpenBracket, where: str, column: int) -> None:
         raise _tree_error(where, column, f"the leaf already holds the word '{node.word:.40}'")
 
 
-def _tree_error(where: str, column: int, what: str) -> UserError:
-    place = f"{where}:{column}" if column else where
-    return UserError(f"{place}: {what}. Write a tree as (3 (2 The) (4 good)).")
+def _tree_error(where: str, column: int, reason: str) -> UserError:
+    position = f"{where}:{column}" if column else where
+    return UserError(f"{position}: {reason}. Write a tree as (3 (2 The) (4 good)).")

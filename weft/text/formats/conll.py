@@ -1,4 +1,4 @@
-"""Column files: a word a line with its tags in columns, a blank line between sentences."""
+"""Read column files: a word per line with its tags in columns, blank lines between sentences."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from weft.text.column_layout import (
     is_comment,
     split_cells,
 )
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource, decode_line
 
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """A sentence of a column file: its rows of cells, and where they stand."""
+    """A sentence of a column file: its rows of cells and their lines."""
 
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[int, ...]
@@ -47,42 +47,42 @@ class TaggedSentence:
 
     @property
     def id(self) -> str:
-        """What a `# sent_id = …` comment says, if one does."""
+        """The value of a `# sent_id = …` comment, or ""."""
         return _find_id(self.comments)
 
-    def where(self, place: int = 0) -> str:
+    def where(self, word: int = 0) -> str:
         """'file:line: sentence …' of a word, for messages."""
         named = f": sentence '{self.id}'" if self.id else ""
-        return f"{self.file}:{self.lines[place]}{named}"
+        return f"{self.file}:{self.lines[word]}{named}"
 
     def column(self, column: int | str) -> list[str]:
-        """The cells of any column, by name or position."""
-        number = self.layout.number(column)
-        for place, row in enumerate(self.rows):
+        """Return the cells of any column, by name or position."""
+        number = self.layout.index_of(column)
+        for word, row in enumerate(self.rows):
             if not -len(row) <= number < len(row):
-                told = f"{len(row)} columns, so none has the number {number}"
-                raise UserError(f"{self.where(place)}: {told}. Name a column that every row has.")
+                missing = f"no column {number}, the row has {len(row)}"
+                raise UserError(f"{self.where(word)}: {missing}. Pass a column that every row has.")
         return [row[number] for row in self.rows]
 
     def spans(self, scheme: str, invalid: InvalidTagPolicy = "error") -> list[Span]:
-        """The labelled stretches of words; an invalid tag is named with its line."""
+        """Return the labelled word spans; an error names the line of an invalid tag."""
         tags = self.tags
-        for place, tag in enumerate(tags):
+        for word, tag in enumerate(tags):
             try:
                 schemes.split_tag(tag)
             except UserError as error:
-                raise UserError(f"{self.where(place)}: {error}") from None
-        if invalid == "error" and (found := schemes.find_fault(tags, scheme)):
-            raise UserError(f"{self.where(found[0])}: {found[1]}")
+                raise UserError(f"{self.where(word)}: {error}") from None
+        if invalid == "error" and (violation := schemes.find_fault(tags, scheme)):
+            raise UserError(f"{self.where(violation[0])}: {violation[1]}")
         return schemes.tags_to_spans(tags, scheme, invalid)
 
     def with_tags(self, tags: Sequence[str]) -> "TaggedSentence":
-        """The same rows with other tags."""
-        place = self.layout.number(self.layout.tags)
+        """Return the same rows with other tags."""
+        tag_column = self.layout.index_of(self.layout.tags)
         rows = []
         for row, tag in zip(self.rows, tags, strict=True):
             cells = list(row)
-            cells[place] = tag
+            cells[tag_column] = tag
             rows.append(tuple(cells))
         return replace(self, rows=tuple(rows))
 
@@ -94,11 +94,11 @@ def read_columns(
     tags: int | str | None = None,
     layout: ColumnLayout | None = None,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[TaggedSentence]:
-    """The sentences of a column file, one at a time; columns not named are found by their content.
+    """Yield the sentences of a column file; columns not given are detected.
 
-    A row with another number of columns stops the reading, or leaves its sentence out.
+    A row with another number of columns is an error, or drops its sentence.
     """
     source = path if isinstance(path, LineSource) else LineSource(path)
     laid = layout or detect_layout(source, words=words, tags=tags)
@@ -108,13 +108,13 @@ def read_columns(
 
 
 def format(sentence: TaggedSentence) -> str:
-    """The sentence as lines, with the blank line that ends it."""
+    """Format the sentence as lines, with the final blank line."""
     rows = (sentence.layout.separator.join(row) for row in sentence.rows)
     return "\n".join([*sentence.comments, *rows, "", ""])
 
 
 def _read_sentences(
-    source: LineSource, layout: ColumnLayout, on_bad_row: BadRows
+    source: LineSource, layout: ColumnLayout, bad_rows: BadRows
 ) -> Iterator[TaggedSentence]:
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
@@ -123,8 +123,8 @@ def _read_sentences(
     bad = False
     header = layout.header
     for number, raw in enumerate(source.raw(), 1):
-        line = decode_line(raw, number, on_bad_row)
-        if line is None:  # a sentence without one of its words is another sentence
+        line = decode_line(raw, number, bad_rows)
+        if line is None:  # drop a sentence that lacks a word
             bad = True
             rows.append(())
             lines.append(number)
@@ -148,7 +148,7 @@ def _read_sentences(
         fault = _find_row_fault(cells, layout, rows)
         if fault and not bad:
             named = f"sentence '{_find_id(comments)}': " if _find_id(comments) else ""
-            on_bad_row.found(fault[0], number, named + fault[1])
+            bad_rows.report(fault[0], number, named + fault[1])
             bad = True
         rows.append(cells)
         lines.append(number)
@@ -168,10 +168,10 @@ def _find_row_fault(
 ) -> tuple[str, str] | None:
     width = layout.width or (len(rows[0]) if rows else len(cells))
     if len(cells) != width:
-        told = f"{len(cells)} columns where the others have {width}: '{' '.join(cells):.40}'"
+        mismatch = f"{len(cells)} columns, but other rows have {width}: '{' '.join(cells):.40}'"
         apart = "a tab" if layout.separator == "\t" else "a space"
         fix = f"Give each word {width} cells with {apart} between them, or {SKIP_HINT}"
-        return "ragged columns", f"{told}. {fix}."
+        return "ragged columns", f"{mismatch}. {fix}."
     if layout.words < len(cells) and not cells[layout.words]:
         return (
             "empty word",
@@ -183,6 +183,6 @@ def _find_row_fault(
 def _require_sentences(sentences: Iterator[TaggedSentence], name: str) -> Iterator[TaggedSentence]:
     first = next(sentences, None)
     if first is None:
-        raise UserError(f"{name}: no sentence can be used. Look at the first rows, or the tally.")
+        raise UserError(f"{name}: no usable sentence. Check the first rows and the skip counts.")
     yield first
     yield from sentences

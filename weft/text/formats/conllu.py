@@ -1,4 +1,4 @@
-"""CoNLL-U: sentences of ten columns, kept so that what is not changed is written byte for byte."""
+"""Read and write CoNLL-U; unchanged parts of a sentence are written byte for byte."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from weft.errors import UserError
 from weft.storage import atomic_write
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, METADATA
 from weft.text.formats.conllu_sentence import Sentence as Sentence
 from weft.text.formats.conllu_sentence import Word as Word
@@ -34,32 +34,32 @@ def read_conllu(
     *,
     check: bool = True,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[Sentence]:
-    """The sentences of a file, one at a time.
+    """Yield the sentences of a file.
 
-    With `check`, a sentence with a fault that `validate` finds stops the reading or, where problems
-    are skipped, is left out and counted.
+    With `check`, a sentence that fails `validate` is an error or, if bad rows are skipped, dropped
+    and counted.
     """
     source = _SourceWithBom(path)
-    faults = BadRows(source.name, on_bad_row, skipped)
-    some = False
-    for sentence in _parse_sentences(source, faults):
-        found = next(iter(validate(sentence)), None) if check else None
-        if found is not None:
+    bad_rows = BadRows(source.name, on_bad_row, skipped)
+    has_sentences = False
+    for sentence in _parse_sentences(source, bad_rows):
+        fault = next(iter(validate(sentence)), None) if check else None
+        if fault is not None:
             named = f"sentence '{sentence.sent_id}': " if sentence.sent_id else ""
-            faults.found(found.kind, found.line, named + found.told)
+            bad_rows.report(fault.kind, fault.line, named + fault.reason)
             continue
-        some = True
+        has_sentences = True
         yield sentence
-    if not some and not os.path.getsize(source.path):
-        raise UserError(f"{source.name}: the file is empty. Give it at least one sentence.")
-    if not some:
-        raise UserError(f"{source.name}: no sentence can be used. Look at the first lines of it.")
+    if not has_sentences and not os.path.getsize(source.path):
+        raise UserError(f"{source.name}: the file is empty. Add at least one sentence.")
+    if not has_sentences:
+        raise UserError(f"{source.name}: no usable sentence. Check its first lines.")
 
 
 def is_conllu(lines: Iterable[str]) -> bool:
-    """Whether lines have ten cells each, an id in the first and a head or _ in the seventh."""
+    """Return whether lines have ten cells, the first an id, the seventh a head or _."""
     rows = [line.split("\t") for line in lines if line.strip() and not line.startswith("#")]
     return bool(rows) and all(
         len(row) == len(COLUMNS) and _ID.fullmatch(row[0]) and _HEAD.fullmatch(row[6])
@@ -68,14 +68,14 @@ def is_conllu(lines: Iterable[str]) -> bool:
 
 
 def format(sentence: Sentence) -> str:
-    """The sentence as it stood in its file, with the blank line that ends it."""
+    """Format the sentence as in its file, with the final blank line."""
     breaks = sentence.breaks or ("\n",) * len(sentence.parts)
     lines = [f"{part}{end}" for part, end in zip(sentence.parts, breaks, strict=True)]
     return sentence.before + "".join(lines) + sentence.after
 
 
 def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) -> None:
-    """A file of these sentences, packed where its ending says so; complete or not at all."""
+    """Write sentences to a file atomically, compressed if its ending says so."""
     from weft.text.write import open_text
 
     name = os.fspath(path)
@@ -85,21 +85,21 @@ def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) ->
 
 
 def validate(sentence: Sentence) -> list["SentenceFault"]:
-    """What is wrong with ids, ranges and heads; heads are judged only where there are any."""
-    found = list(_id_faults(sentence))
-    if not found and any(word.head != EMPTY_CELL for word in sentence.words):
-        found = list(_head_faults(sentence)) or list(_tree_faults(sentence))
-    return found
+    """Return the faults of ids, ranges and heads; heads are checked only if there are any."""
+    faults = list(_id_faults(sentence))
+    if not faults and any(word.head != EMPTY_CELL for word in sentence.words):
+        faults = list(_head_faults(sentence)) or list(_tree_faults(sentence))
+    return faults
 
 
 @dataclass(frozen=True)
 class SentenceFault:
-    """Something wrong with a sentence: where it stands and what to do about it."""
+    """A fault of a sentence, its row, and how to fix it."""
 
     kind: str
     sentence: Sentence
     row: Word | None
-    told: str
+    reason: str
 
     @property
     def line(self) -> int:
@@ -108,12 +108,12 @@ class SentenceFault:
 
     @property
     def message(self) -> str:
-        """The whole sentence, with file, line and sentence id."""
-        return f"{self.sentence.where(self.row)}: {self.told}"
+        """The full message, with file, line and sentence id."""
+        return f"{self.sentence.where(self.row)}: {self.reason}"
 
 
 class _SourceWithBom(LineSource):
-    """A source that remembers the byte order mark it took off."""
+    """A source that remembers the byte order mark it removed."""
 
     mark = ""
 
@@ -126,34 +126,34 @@ Lines = list[tuple[int, str, str]]  # (number, text, line break)
 UnreadableRow = tuple[str, int, str]  # (kind, line, message)
 
 
-def _parse_sentences(source: _SourceWithBom, problems: BadRows) -> Iterator[Sentence]:
+def _parse_sentences(source: _SourceWithBom, bad_rows: BadRows) -> Iterator[Sentence]:
     source.head(1)
     before = source.mark
-    held: Sentence | None = None  # until it is known what stands after it
+    pending: Sentence | None = None  # until what follows it is known
     for lines, after, flaw in _split_blocks(source):
         if all(text.startswith("#") for _, text, _ in lines) and not flaw:
-            # Comments without a sentence, as at the end of a file, stay where they are.
+            # Comments without a sentence, as at the end of a file, keep their position.
             loose = "".join(text + end for _, text, end in lines) + after
-            if held is None:
+            if pending is None:
                 before += loose
             else:
-                held = replace(held, after=held.after + loose)
+                pending = replace(pending, after=pending.after + loose)
             continue
-        if held is not None:
-            yield held
-        held = None
+        if pending is not None:
+            yield pending
+        pending = None
         flaw = flaw or _find_unreadable_row(lines)
         if flaw:
-            problems.found(*flaw)
+            bad_rows.report(*flaw)
             continue
-        held = _build_sentence(source.name, lines, before, after)
+        pending = _build_sentence(source.name, lines, before, after)
         before = ""
-    if held is not None:
-        yield held
+    if pending is not None:
+        yield pending
 
 
 def _split_blocks(source: LineSource) -> Iterator[tuple[Lines, str, UnreadableRow | None]]:
-    """Lines that belong together, the blank ones after them, and what cannot be read in them."""
+    """Yield the lines of a block, the blank lines after it, and its first unreadable row."""
     lines: Lines = []
     after = ""
     flaw: UnreadableRow | None = None
@@ -178,7 +178,7 @@ def _split_blocks(source: LineSource) -> Iterator[tuple[Lines, str, UnreadableRo
 
 
 def _find_unreadable_row(lines: Lines) -> UnreadableRow | None:
-    """What keeps a row from being ten cells with an id."""
+    """Return the first row that is not ten cells with an id, if any."""
     named = next(
         (m[2] for _, t, _ in lines if (m := METADATA.fullmatch(t)) and m[1] == "sent_id"), ""
     )
@@ -188,15 +188,17 @@ def _find_unreadable_row(lines: Lines) -> UnreadableRow | None:
             continue
         cells = text.split("\t")
         if len(cells) != len(COLUMNS):
-            told = f"{of}{len(cells)} columns, not {len(COLUMNS)}: '{text[:40]}'"
+            reason = f"{of}{len(cells)} columns instead of {len(COLUMNS)}: '{text[:40]}'"
             fix = f"Separate ten cells by one tab each, with _ for an empty one, or {SKIP_HINT}"
-            return "wrong number of columns", number, f"{told}. {fix}."
+            return "wrong number of columns", number, f"{reason}. {fix}."
         if not _ID.fullmatch(cells[0]):
-            told = f"{of}the id '{cells[0]:.40}' is neither a word (3), a range (3-4) nor an empty"
+            reason = (
+                f"{of}the id '{cells[0]:.40}' is neither a word (3), a range (3-4) nor an empty"
+            )
             return (
                 "malformed id",
                 number,
-                f"{told} node (3.1). Number the words from 1, or {SKIP_HINT}.",
+                f"{reason} node (3.1). Number the words from 1, or {SKIP_HINT}.",
             )
     return None
 
@@ -209,27 +211,27 @@ def _build_sentence(file: str, lines: Lines, before: str, after: str) -> Sentenc
 
 
 def _id_faults(sentence: Sentence) -> Iterator[SentenceFault]:
-    """Words count 1, 2, 3…; a range stands before its first word, an empty node after its own."""
+    """Check ids: words count 1, 2, 3…; a range precedes its first word, an empty node follows."""
     rows = sentence.rows
     count = len(sentence.words)
     word = inner = reach = 0  # the last word, its last empty node, the end of the last range
     if not count:
-        told = "no word, only ranges or empty nodes. Add the words, or remove the sentence."
-        yield SentenceFault("no words", sentence, rows[0], told)
+        reason = "no word, only ranges or empty nodes. Add the words, or remove the sentence."
+        yield SentenceFault("no words", sentence, rows[0], reason)
         return
     for row in rows:
         first, last = row.bounds
         if row.kind == "word":
             if first != word + 1:
-                told = f"the id {row.id} follows {word}. Number the words 1, 2, 3… without gaps."
-                yield SentenceFault("ids not in sequence", sentence, row, told)
+                reason = f"id {row.id} follows {word}. Number the words 1, 2, 3… without gaps."
+                yield SentenceFault("ids not in sequence", sentence, row, reason)
                 return
             word, inner = first, 0
         elif row.kind == "empty":
             inner += 1
             if row.id != f"{word}.{inner}":
-                told = f"the empty node {row.id} stands where {word}.{inner} should. Renumber it."
-                yield SentenceFault("ids not in sequence", sentence, row, told)
+                reason = f"empty node {row.id} should be {word}.{inner}. Renumber it."
+                yield SentenceFault("ids not in sequence", sentence, row, reason)
                 return
         else:
             wrong = _find_range_fault(row, word, reach, count)
@@ -242,16 +244,16 @@ def _id_faults(sentence: Sentence) -> Iterator[SentenceFault]:
 def _find_range_fault(row: Word, word: int, reach: int, count: int) -> tuple[str, str] | None:
     first, last = row.bounds
     if first <= reach:
-        told = f"the range {row.id} overlaps the one before, which ends at {reach}."
-        return "overlapping ranges", f"{told} Give each word to one range only."
+        reason = f"range {row.id} overlaps the previous one, which ends at {reach}."
+        return "overlapping ranges", f"{reason} Put each word in one range only."
     if last < first:
-        return "malformed range", f"the range {row.id} runs backwards. Write {last}-{first}."
+        return "malformed range", f"range {row.id} runs backwards. Write {last}-{first}."
     if first != word + 1:
-        told = f"the range {row.id} stands after word {word}."
-        return "ids not in sequence", f"{told} Put it on the line before word {first}."
+        reason = f"range {row.id} comes after word {word}."
+        return "ids not in sequence", f"{reason} Put it on the line before word {first}."
     if last > count:
-        told = f"the range {row.id} reaches beyond the last word, {count}."
-        return "range beyond the sentence", f"{told} Correct its end."
+        reason = f"range {row.id} extends beyond the last word, {count}."
+        return "range beyond the sentence", f"{reason} Correct its end."
     return None
 
 
@@ -260,41 +262,43 @@ def _head_faults(sentence: Sentence) -> Iterator[SentenceFault]:
     for row in sentence.words:
         head = parse_integer(row.head)
         if head is None:
-            told = f"the head of word {row.id} is '{row.head:.40}'. Write a number, 0 for the root."
-            yield SentenceFault("head not a number", sentence, row, told)
+            reason = (
+                f"the head of word {row.id} is '{row.head:.40}'. Write a number, 0 for the root."
+            )
+            yield SentenceFault("head not a number", sentence, row, reason)
         elif head > count:
-            told = f"the head of word {row.id} is {row.head}, but the sentence has {count} words."
+            reason = f"the head of word {row.id} is {row.head}, but the sentence has {count} words."
             fix = "Correct it, or write 0 for the root."
-            yield SentenceFault("head out of range", sentence, row, f"{told} {fix}")
+            yield SentenceFault("head out of range", sentence, row, f"{reason} {fix}")
         elif head == int(row.id):
-            told = f"word {row.id} is its own head. Give it another, or 0 for the root."
-            yield SentenceFault("self head", sentence, row, told)
+            reason = f"word {row.id} is its own head. Give it another, or 0 for the root."
+            yield SentenceFault("self head", sentence, row, reason)
 
 
 def _tree_faults(sentence: Sentence) -> Iterator[SentenceFault]:
     words, heads = sentence.words, [0, *sentence.heads]
     roots = [word.id for word in words if int(word.head) == 0]
     if not roots:
-        told = "no root: no word has the head 0. Give the main word the head 0."
-        yield SentenceFault("no root", sentence, words[0], told)
+        reason = "no root: no word has head 0. Give the main word head 0."
+        yield SentenceFault("no root", sentence, words[0], reason)
     if len(roots) > 1:
-        told = (
-            f"{len(roots)} roots, words {', '.join(roots)}. Keep one head 0, hang the rest on it."
+        reason = (
+            f"{len(roots)} roots, words {', '.join(roots)}. Keep one head 0, attach the rest to it."
         )
         row = words[int(roots[1]) - 1]
-        yield SentenceFault("two roots", sentence, row, told)
-    state = [2] + [0] * len(words)  # 0 new, 1 on this path, 2 known to reach the root
+        yield SentenceFault("two roots", sentence, row, reason)
+    state = [2] + [0] * len(words)  # 0 new, 1 on this path, 2 reaches the root
     for start in range(1, len(heads)):
         path = []
-        here = start
-        while not state[here]:
-            state[here] = 1
-            path.append(here)
-            here = heads[here]
-        if state[here] == 1:
-            ring = [*path[path.index(here) :], here]
-            told = f"the heads go round in a circle, {' → '.join(map(str, ring))}."
-            fix = "Give one of these words a head outside of it."
-            yield SentenceFault("cycle", sentence, words[min(ring) - 1], f"{told} {fix}")
+        node = start
+        while not state[node]:
+            state[node] = 1
+            path.append(node)
+            node = heads[node]
+        if state[node] == 1:
+            ring = [*path[path.index(node) :], node]
+            reason = f"the heads form a cycle, {' → '.join(map(str, ring))}."
+            fix = "Give one of these words a head outside the cycle."
+            yield SentenceFault("cycle", sentence, words[min(ring) - 1], f"{reason} {fix}")
         for word in path:
             state[word] = 2

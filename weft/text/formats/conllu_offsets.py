@@ -1,4 +1,4 @@
-"""Where the words of a CoNLL-U sentence stand in its text, by character."""
+"""Locate the words of a CoNLL-U sentence in its text, in characters."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -7,33 +7,33 @@ from typing import Literal
 from weft.errors import UserError
 from weft.text.formats.conllu_sentence import Sentence, Word
 
-Token = tuple[Word, int]  # what is seen in the text, and of how many words it is made
+Token = tuple[Word, int]  # a surface token and its number of words
 
 
 def locate_words(
     sentence: Sentence, disagree: Literal["error", "join"] = "error"
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text, and (start, end) of each word; the words of a multi-word token share its place.
+    """Return the text and (start, end) of each word; words of a multi-word token share offsets.
 
-    The text is that of `# text =`. Where there is none, or where it disagrees with the forms and
-    `disagree` is "join", the forms are joined by spaces except after SpaceAfter=No.
+    The text is that of `# text =`. If there is none, or it disagrees with the forms and `disagree`
+    is "join", the forms are joined by spaces except after SpaceAfter=No.
     """
     tokens = list(_surface_tokens(sentence))
     text = sentence.text
     if text is None:
-        text, places = _join_tokens(tokens)
+        text, offsets = _join_tokens(tokens)
     else:
-        places, reach = _match_tokens(text, tokens)
-        if len(places) < len(tokens) or text[reach:].strip():
+        offsets, reach = _match_tokens(text, tokens)
+        if len(offsets) < len(tokens) or text[reach:].strip():
             if disagree == "error":
-                raise _disagreement(sentence, text[reach:].strip(), tokens, len(places))
-            text, places = _join_tokens(tokens)
-    shared = zip(tokens, places, strict=True)
-    return text, [place for (_, count), place in shared for _ in range(count)]
+                raise _disagreement(sentence, text[reach:].strip(), tokens, len(offsets))
+            text, offsets = _join_tokens(tokens)
+    shared = zip(tokens, offsets, strict=True)
+    return text, [offset for (_, count), offset in shared for _ in range(count)]
 
 
 def locate_spaced_words(words: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Where words stand in a text that is made of them, with spaces between."""
+    """Return (start, end) of each word in the words joined by spaces."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return tuple((at, at + len(word)) for word, at in zip(words, starts, strict=False))
 
@@ -49,8 +49,8 @@ def _surface_tokens(sentence: Sentence) -> Iterator[Token]:
 
 
 def _match_tokens(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], int]:
-    """The places of the tokens up to the first that is not there, and where the text goes on."""
-    places: list[tuple[int, int]] = []
+    """Return the offsets of tokens up to the first mismatch, and the end of the matched text."""
+    offsets: list[tuple[int, int]] = []
     reach = 0
     for row, _ in tokens:
         start = reach
@@ -59,19 +59,19 @@ def _match_tokens(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, i
         if not text.startswith(row.form, start):
             break
         reach = start + len(row.form)
-        places.append((start, reach))
-    return places, reach
+        offsets.append((start, reach))
+    return offsets, reach
 
 
 def _join_tokens(tokens: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
-    pieces: list[str] = []
-    places: list[tuple[int, int]] = []
+    parts: list[str] = []
+    offsets: list[tuple[int, int]] = []
     reach = 0
     for row, _ in tokens:
-        places.append((reach, reach + len(row.form)))
-        pieces.append(row.form + " " * row.spaced)
-        reach += len(pieces[-1])
-    return "".join(pieces)[: places[-1][1] if places else 0], places
+        offsets.append((reach, reach + len(row.form)))
+        parts.append(row.form + " " * row.has_space_after)
+        reach += len(parts[-1])
+    return "".join(parts)[: offsets[-1][1] if offsets else 0], offsets
 
 
 def _disagreement(
@@ -79,10 +79,10 @@ def _disagreement(
 ) -> UserError:
     row = tokens[min(matched, len(tokens) - 1)][0]
     if matched < len(tokens):
-        told = f"the form '{row.form}' is not what the text says there, '{rest[:20]}'"
+        reason = f"the form '{row.form}' does not match the text there, '{rest[:20]}'"
     else:
-        told = f"the text goes on after the last form: '{rest[:20]}'"
+        reason = f"the text continues after the last form: '{rest[:20]}'"
     return UserError(
-        f'{sentence.where(row)}: {told}. Correct the form or "# text =", '
-        'or pass disagree="join" to put the text together from the forms.'
+        f'{sentence.where(row)}: {reason}. Correct the form or "# text =", '
+        'or pass disagree="join" to join the forms instead.'
     )

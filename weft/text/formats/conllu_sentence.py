@@ -1,4 +1,4 @@
-"""A sentence of CoNLL-U as a value: rows of ten cells, comments, and the line breaks around."""
+"""A CoNLL-U sentence: rows of ten cells, comments and line breaks."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from weft.errors import UserError, unknown_name
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 EMPTY_CELL = "_"
-METADATA = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment that says something
+METADATA = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment `# key = value`
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Word:
 
     @property
     def kind(self) -> Literal["word", "range", "empty"]:
-        """What sort of row this is, by its id."""
+        """The kind of row, by its id."""
         return "range" if "-" in self.id else "empty" if "." in self.id else "word"
 
     @property
@@ -39,8 +39,8 @@ class Word:
         return int(first.partition(".")[0]), int((last or first).partition(".")[0])
 
     @property
-    def spaced(self) -> bool:
-        """Whether a space follows in the text."""
+    def has_space_after(self) -> bool:
+        """True if a space follows in the text."""
         return "SpaceAfter=No" not in self.misc.split("|")
 
     def __str__(self) -> str:
@@ -49,14 +49,14 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Comments and rows in their order, with the line breaks around them."""
+    """Comments and rows in order, with their line breaks."""
 
     parts: tuple[str | Word, ...]  # a str is a comment
     file: str = ""
     line: int = 0  # of the first part
     breaks: tuple[str, ...] = ()  # the line break after each part; empty: all are \\n
-    before: str = ""  # what stands before the first part of a file
-    after: str = "\n"  # what stands between this sentence and the next
+    before: str = ""  # text before the first part of a file
+    after: str = "\n"  # text between this sentence and the next
 
     @property
     def comments(self) -> list[str]:
@@ -70,7 +70,7 @@ class Sentence:
 
     @property
     def words(self) -> list[Word]:
-        """The syntactic words: what has a head and a tag."""
+        """The syntactic words, which have heads and tags."""
         return [row for row in self.rows if row.kind == "word"]
 
     @property
@@ -85,21 +85,21 @@ class Sentence:
 
     @property
     def sent_id(self) -> str:
-        """What the comment `# sent_id = …` says, or nothing."""
+        """The value of the comment `# sent_id = …`, or ""."""
         return (self.field("sent_id") or "").strip()
 
     @property
     def text(self) -> str | None:
-        """What the comment `# text = …` says, if there is one."""
+        """The value of the comment `# text = …`, if any."""
         return self.field("text")
 
     @property
     def heads(self) -> list[int]:
-        """The head of each word, counted from 1, 0 at the root; check the sentence first."""
+        """The head of each word, from 1, 0 for the root; validate the sentence first."""
         return [int(word.head) for word in self.words]
 
     def field(self, name: str) -> str | None:
-        """The value of a comment `# name = value`."""
+        """Return the value of a comment `# name = value`."""
         for comment in self.comments:
             match = METADATA.fullmatch(comment)
             if match and match[1] == name:
@@ -107,17 +107,17 @@ class Sentence:
         return None
 
     def column(self, name: str) -> list[str]:
-        """The cells of the words in one column."""
+        """Return the cells of the words in one column."""
         _check_column(name)
         return [getattr(word, name) for word in self.words]
 
     def with_column(self, name: str, values: Sequence[str | int]) -> "Sentence":
-        """The same sentence with other cells for its words; nothing else changes."""
+        """Return the sentence with other cells for its words."""
         _check_column(name)
         count = len(self.words)
         if len(values) != count:
-            told = f"{len(values)} values of '{name}' for {count} words"
-            raise UserError(f"{self.where()}: {told}. Give one for each word, none for 3-4 or 3.1.")
+            mismatch = f"{len(values)} values of '{name}' for {count} words"
+            raise UserError(f"{self.where()}: {mismatch}. Pass one per word, none for 3-4 or 3.1.")
         left = iter(values)
         parts = [
             replace(part, **{name: _to_cell(next(left))})
@@ -128,12 +128,12 @@ class Sentence:
         return replace(self, parts=tuple(parts))
 
     def where(self, row: Word | None = None) -> str:
-        """'file:line: sentence …' of a row, for messages."""
+        """Return 'file:line: sentence …' of a row, for messages."""
         named = f": sentence '{self.sent_id}'" if self.sent_id else ""
         return (f"{self.file}:{self.line_of(row)}" if self.file else "input") + named
 
     def line_of(self, row: Word | None = None) -> int:
-        """The line of a row, or of the first part."""
+        """Return the line of a row, or of the first part."""
         return self.line + next((i for i, part in enumerate(self.parts) if part is row), 0)
 
 

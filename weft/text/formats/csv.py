@@ -1,4 +1,4 @@
-"""A table's lines -> its rows, each with the line it starts on, before anything is made of them."""
+"""Read the rows of CSV and TSV tables, each with its first line number."""
 
 import csv
 import itertools
@@ -19,40 +19,40 @@ from weft.text.line_source import (
 
 BARE_RETURN = "bare carriage return"
 
-NumberedRows = Iterator[tuple[int, list[str]]]  # (line the row starts on, its cells)
+NumberedRows = Iterator[tuple[int, list[str]]]  # (first line of the row, its cells)
 
 
 def decode_head(source: LineSource) -> list[str]:
-    """The first lines as text, whatever their bytes are; they are not lost to the source."""
+    """Decode the first lines leniently; the source still yields them."""
     return [raw.decode("utf-8", "replace") for raw in source.head()]
 
 
 def is_unquoted(source: LineSource) -> bool:
-    """Whether a tab-separated file holds its cells as they are, without CSV quotes."""
+    """Return whether a tab-separated file has no CSV quotes."""
     lines = [line.rstrip("\r\n") for line in decode_head(source)]
     return not uses_csv_quotes([line for line in lines if line])
 
 
-def read_tab_rows(source: LineSource, problems: BadRows) -> NumberedRows:
-    """The rows of a tab-separated file without quotes."""
-    return ((number, line.split("\t")) for number, line in source.lines(problems) if line)
+def read_tab_rows(source: LineSource, bad_rows: BadRows) -> NumberedRows:
+    """Yield the rows of a tab-separated file without quotes."""
+    return ((number, line.split("\t")) for number, line in source.lines(bad_rows) if line)
 
 
-def split_header(rows: NumberedRows, found: TableLayout) -> tuple[list[str] | None, NumberedRows]:
-    """The cells of the header, where there is one, and the rows below it."""
-    if not found.header:
+def split_header(rows: NumberedRows, layout: TableLayout) -> tuple[list[str] | None, NumberedRows]:
+    """Return the header cells, if any, and the rows below."""
+    if not layout.header:
         return None, rows
     first = next(rows, None)
-    # A header that could not be decoded was skipped already, so the first row is compared.
-    if first is not None and tuple(cell.strip() for cell in first[1]) != found.names:
-        return list(found.names), itertools.chain([first], rows)
-    return list(found.names) if first is None else first[1], rows
+    # An undecodable header was skipped already, so compare the first row.
+    if first is not None and tuple(cell.strip() for cell in first[1]) != layout.names:
+        return list(layout.names), itertools.chain([first], rows)
+    return list(layout.names) if first is None else first[1], rows
 
 
 def read_csv_rows(
-    raw_lines: Iterator[bytes], problems: BadRows, delimiter: str, *, whole: bool = True
+    raw_lines: Iterator[bytes], bad_rows: BadRows, delimiter: str, *, whole: bool = True
 ) -> NumberedRows:
-    """The rows of a quoted table; `whole` is False for a sample that may end anywhere."""
+    """Yield the rows of a quoted table; `whole` is False for a sample that may end anywhere."""
     flaws: list[tuple[str, int, str]] = []
     reader = csv_reader(_decode_lines(raw_lines, flaws), delimiter)
     start = 1
@@ -64,7 +64,7 @@ def read_csv_rows(
             if "unexpected end" in str(error) or "field limit" in str(error):
                 if not whole:
                     return
-                raise _unclosed_quote(problems.file, start) from error
+                raise _unclosed_quote(bad_rows.file, start) from error
             if "new-line character" in str(error):
                 fix = f"Remove it (tr -d '\\r' < FILE), or {SKIP_HINT}"
                 flaws.append((BARE_RETURN, start, f"a bare carriage return inside the row. {fix}."))
@@ -74,7 +74,7 @@ def read_csv_rows(
         if row is None:
             return
         if flaws:
-            problems.found(*flaws[0])
+            bad_rows.report(*flaws[0])
             flaws.clear()
         elif row:
             yield start, row
@@ -82,7 +82,7 @@ def read_csv_rows(
 
 
 def _decode_lines(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]]) -> Iterator[str]:
-    # A bad line may sit inside a quoted cell, so it is passed on and its whole row is dropped.
+    # A bad line may be inside a quoted cell, so it is passed on and its whole row dropped.
     for number, raw in enumerate(raw_lines, 1):
         try:
             text = raw.decode("utf-8")
@@ -97,7 +97,7 @@ def _decode_lines(raw_lines: Iterator[bytes], flaws: list[tuple[str, int, str]])
 
 def _unclosed_quote(file: str, line: int) -> UserError:
     return UserError(
-        f"{file}:{line}: a quote opened in the row that starts here is never closed "
-        f"(or a cell is longer than {MAX_CELL_CHARS:,} characters). Close it, or double it "
-        'if it belongs to the text ("").'
+        f"{file}:{line}: a quote opened in this row is never closed (or a cell is longer than "
+        f"{MAX_CELL_CHARS:,} characters). Close it, or double it if it is part of the text "
+        '("").'
     )

@@ -1,4 +1,4 @@
-"""Raw text as documents: sentences that follow each other, from files of several layouts."""
+"""Read raw text as documents of consecutive sentences, from files of several layouts."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from weft.errors import UserError
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.formats.parallel import resolve_files
 from weft.text.line_source import (
     MAX_HEAD_LINES,
@@ -18,16 +18,15 @@ from weft.text.line_source import (
 )
 from weft.text.read import Columns, read
 
-# What a line holds: a sentence or a paragraph of a document, with a break between documents; or
-# all of a document.
+# Contents of a line: a sentence or a paragraph, with a break between documents; or a document.
 DocumentLayout = Literal["auto", "sentences", "paragraphs", "lines"]
 
 TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")  # a row is a document
-MAX_DOCUMENT_CHARS = 2**20  # characters of a document; what is longer goes on as another
-MIN_SENTENCES_PER_PARAGRAPH = 1.5  # sentences a line, on average, where lines are paragraphs
+MAX_DOCUMENT_CHARS = 2**20  # a longer document is split
+MIN_SENTENCES_PER_PARAGRAPH = 1.5  # on average, if lines are paragraphs
 
-# Between documents: === a title ===, or the tags of extracted Wikipedia dumps; in a file that has
-# none of these, a blank line.
+# Between documents: === a title ===, or the tags of extracted Wikipedia dumps; without these, a
+# blank line.
 _TITLE = re.compile(r"\s*(?:={3,}.*={3,}|<doc\b[^>]*>|</doc>)\s*")
 # Bounded throughout: a line of a million dots or quotes must not take a minute.
 _END = re.compile(
@@ -61,13 +60,13 @@ def read_documents(
     *,
     columns: Columns | None = None,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[Example]:
-    """The documents of a file, of files with commas between them, or of all files in a folder.
+    """Yield the documents of a file, of comma-joined files, or of all files in a folder.
 
-    The text of each has a sentence a line. Of a table every row is a document.
+    Each text has a sentence per line. In a table, every row is a document.
     """
-    some = False
+    has_text = False
     for name in list_files(path):
         if strip_compression(name)[0].endswith(TABLE_ENDINGS):
             rows = read(
@@ -84,14 +83,14 @@ def read_documents(
             found = _read_lines(name, layout, on_bad_row, skipped)
         for document in found:
             if document.text:
-                some = True
+                has_text = True
                 yield document
-    if not some:
-        raise UserError(f"{os.fspath(path)}: there is no text in it. Give it at least a sentence.")
+    if not has_text:
+        raise UserError(f"{os.fspath(path)}: no text. Add at least one sentence.")
 
 
 def list_files(path: str | os.PathLike[str]) -> list[str]:
-    """The files that a path of documents means."""
+    """Return the files of a path to documents."""
     out = []
     for name in resolve_files(path):
         if not os.path.isdir(name):
@@ -99,24 +98,24 @@ def list_files(path: str | os.PathLike[str]) -> list[str]:
             continue
         inside = sorted(p for p in Path(name).rglob("*") if p.is_file() and p.name[0] != ".")
         if not inside:
-            raise UserError(f"{name}: the folder holds no file. Put the texts in it.")
+            raise UserError(f"{name}: the folder is empty. Put the texts in it.")
         out += map(str, inside)
     return out
 
 
 def split_sentences(text: str) -> list[str]:
-    """Where a text has no line breaks, its sentences: by their marks, and by what follows.
+    """Split a text without line breaks into sentences.
 
-    A simple rule: a sentence ends in . ! ? or …, before white space and something other than a
-    small letter; not after an initial or a known abbreviation.
+    A simple rule: a sentence ends in . ! ? or …, before white space and anything but a lower-case
+    letter; not after an initial or a known abbreviation.
     """
     out, start = [], 0
-    for found in _END.finditer(text):
-        # The longest word that matters is short, and so is what may open the next sentence.
-        word = text[max(start, found.start() - 9) : found.start()].split(" ")[-1]
+    for end in _END.finditer(text):
+        # Abbreviations are short, and so are opening quotes and brackets.
+        word = text[max(start, end.start() - 9) : end.start()].split(" ")[-1]
         word = word.lstrip(_OPENING).lower()
-        after = text[found.end() : found.end() + 9].lstrip(_OPENING + " ")[:1]
-        dotted = found[0][0] == "."
+        after = text[end.end() : end.end() + 9].lstrip(_OPENING + " ")[:1]
+        dotted = end[0][0] == "."
         initial = len(word) == 1 and word.isalpha() and word != "i"
         short = (
             initial
@@ -125,53 +124,58 @@ def split_sentences(text: str) -> list[str]:
         )
         if after.islower() or (dotted and short):
             continue
-        out.append(text[start : found.end()].strip())
-        start = found.end()
+        out.append(text[start : end.end()].strip())
+        start = end.end()
     out.append(text[start:].strip())
-    return [one for one in out if one]
+    return [sentence for sentence in out if sentence]
 
 
 def detect_document_layout(source: LineSource) -> tuple[DocumentLayout, bool]:
-    """What the first lines look like, and whether documents have titles between them."""
+    """Detect the layout from the first lines, and whether titles separate documents."""
     lines = [raw.decode("utf-8", "replace").strip() for raw in source.head(MAX_HEAD_LINES)]
     titles = any(map(_TITLE.fullmatch, lines))
-    written = [line for line in lines if line and not _TITLE.fullmatch(line)]
+    text_lines = [line for line in lines if line and not _TITLE.fullmatch(line)]
     several = sum(
-        len(split_sentences(line)) for line in written
-    ) > MIN_SENTENCES_PER_PARAGRAPH * len(written)
-    parted = titles or not all(lines[:-1])
-    return ("sentences" if not several else "paragraphs" if parted else "lines"), titles
+        len(split_sentences(line)) for line in text_lines
+    ) > MIN_SENTENCES_PER_PARAGRAPH * len(text_lines)
+    separated = titles or not all(lines[:-1])
+    return ("sentences" if not several else "paragraphs" if separated else "lines"), titles
 
 
 def _read_lines(
-    name: str, layout: DocumentLayout, on_bad_row: BadRowPolicy, skipped: Tally | None
+    name: str, layout: DocumentLayout, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
     source = LineSource(name)
-    looks, titles = detect_document_layout(source)
-    layout = looks if layout == "auto" else layout
-    watch = BadRows(source.name, on_bad_row, skipped)
-    held: list[str] = []
+    detected, titles = detect_document_layout(source)
+    layout = detected if layout == "auto" else layout
+    bad_rows = BadRows(source.name, on_bad_row, skipped)
+    pending: list[str] = []
     first = size = 0
-    for number, line in source.lines(watch):
+    for number, line in source.lines(bad_rows):
         blank, title = not line.strip(), titles and bool(_TITLE.fullmatch(line))
         ends = title or (blank and not titles) or layout == "lines"
-        if held and (ends or size > MAX_DOCUMENT_CHARS):
-            yield _build_document(held, source.name, first, layout)
-            held, size = [], 0
+        if pending and (ends or size > MAX_DOCUMENT_CHARS):
+            yield _build_document(pending, source.name, first, layout)
+            pending, size = [], 0
         if not (blank or title):
-            first = first if held else number
-            held.append(line)
+            first = first if pending else number
+            pending.append(line)
             size += len(line)
-    if held:
-        yield _build_document(held, source.name, first, layout)
+    if pending:
+        yield _build_document(pending, source.name, first, layout)
 
 
 def _build_document(
     lines: list[str], file: str, number: int, layout: DocumentLayout = "lines"
 ) -> Example:
-    """A document with a sentence a line."""
+    """Build a document with a sentence per line."""
     if layout == "sentences":
         parts = [" ".join(line.split()) for line in lines]
     else:
-        parts = [one for line in lines for row in line.split("\n") for one in split_sentences(row)]
+        parts = [
+            sentence
+            for line in lines
+            for row in line.split("\n")
+            for sentence in split_sentences(row)
+        ]
     return Example("\n".join(filter(None, parts)), None, "", file, number)

@@ -1,4 +1,4 @@
-"""Matrices that the texts of a file name: regions of pictures, frames of speech, any vectors.
+"""Load the feature matrices that texts refer to: image regions, speech frames, any vectors.
 
 T vectors of a matrix   F numbers of a vector
 """
@@ -24,15 +24,15 @@ REFERENCE_FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as
 
 
 class MatrixError(UserError):
-    """A matrix that nothing can be learned from; `kind` names what is wrong, `told` says it."""
+    """An unusable matrix; `kind` names the fault, `reason` explains it."""
 
-    def __init__(self, kind: str, where: str, told: str) -> None:
-        super().__init__(f"{where}: {told}")
-        self.kind, self.told = kind, told
+    def __init__(self, kind: str, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.kind, self.reason = kind, reason
 
 
 def is_matrix_reference(text: str) -> bool:
-    """Whether a text looks like one that `matrix` reads; what it names is not looked for."""
+    """Return whether a text looks like a reference for `load_matrix`, without opening it."""
     text = text.strip()
     if not text.startswith("[["):
         return text.endswith(MATRIX_ENDINGS) or text.rpartition(":")[0].endswith(MATRIX_ENDINGS)
@@ -43,65 +43,63 @@ def is_matrix_reference(text: str) -> bool:
 
 
 def list_matrices(path: str | os.PathLike[str]) -> Iterator[Example]:
-    """An Example for each matrix of a file: the arrays of an .npz, those stacked in an .npy."""
+    """Yield an Example for each matrix of a file: the arrays of an .npz, or stacked in an .npy."""
     name = os.fspath(path)
-    found = _open(name)
-    if isinstance(found, np.ndarray):
-        places: list[Any] = [""] if found.ndim != 3 else list(range(len(found)))
+    archive = _open(name)
+    if isinstance(archive, np.ndarray):
+        keys: list[Any] = [""] if archive.ndim != 3 else list(range(len(archive)))
     else:
-        places = list(found.files)
-    if not places:
-        raise UserError(f"{name}: there is no matrix in it. Save at least one.")
-    own = Path(name).name
-    for number, place in enumerate(places, 1):
-        yield Example(own if place == "" else f"{own}:{place}", None, "", name, number)
+        keys = list(archive.files)
+    if not keys:
+        raise UserError(f"{name}: no matrix. Save at least one.")
+    file = Path(name).name
+    for number, key in enumerate(keys, 1):
+        yield Example(file if key == "" else f"{file}:{key}", None, "", name, number)
 
 
 def not_text_error(path: str | os.PathLike[str]) -> UserError:
-    """What to say where a file of matrices is given in the place of texts."""
+    """Return the error for a matrix file passed instead of texts."""
     return UserError(
-        f"{os.fspath(path)}: a file of matrices, and texts are read here. Give a file of texts; "
-        "what reads vectors is trained with --recipe seq2seq-vectors."
+        f"{os.fspath(path)}: a matrix file, but texts are needed here. Pass a text file; to train "
+        "on vectors, use --recipe seq2seq-vectors."
     )
 
 
 def load_matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
-    """(T, F) the matrix that an example's text names, or that it has with it, checked.
+    """Return the validated matrix (T, F) that an example refers to or carries.
 
-    A relative path is looked for beside the file that names it, then where we are.
+    A relative path is resolved next to the referring file, then in the working directory.
     """
     where = example.where if example.file else where or "input"
-    found = example.vectors if example.vectors is not None else _load_reference(example, where)
-    found = np.asarray(found)
-    if found.dtype.kind not in "fiub":
-        raise MatrixError("no numbers", where, f"the matrix holds {found.dtype}, not numbers.")
-    if found.ndim != 2:
-        shape = " × ".join(map(str, found.shape)) or "one number"
-        told = f"a matrix has two axes, vectors by numbers; found {shape}. Reshape it."
-        raise MatrixError("other axes", where, told)
-    if not found.size:
-        rows, wide = found.shape
-        raise MatrixError(
-            "empty matrix", where, f"the matrix is empty ({rows} × {wide}). Leave it out."
-        )
-    if features and found.shape[1] != features:
+    values = example.vectors if example.vectors is not None else _load_reference(example, where)
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise MatrixError("no numbers", where, f"the matrix holds {values.dtype}, not numbers.")
+    if values.ndim != 2:
+        shape = " × ".join(map(str, values.shape)) or "one number"
+        reason = f"a matrix needs two axes, vectors by numbers; found {shape}. Reshape it."
+        raise MatrixError("other axes", where, reason)
+    if not values.size:
+        rows, wide = values.shape
+        raise MatrixError("empty matrix", where, f"empty matrix ({rows} × {wide}). Remove it.")
+    if features and values.shape[1] != features:
         raise UserError(
-            f"{where}: vectors of {found.shape[1]} numbers; this model reads vectors of {features}."
-            " Make them as those it was trained on."
+            f"{where}: vectors of {values.shape[1]} numbers; this model reads {features}. "
+            "Compute the features it was trained on."
         )
-    with np.errstate(over="ignore"):  # what is too large is told below
-        out = found.astype(np.float32)
+    with np.errstate(over="ignore"):  # overflow is reported below
+        out = values.astype(np.float32)
     if not np.isfinite(out).all():
         row, column = np.argwhere(~np.isfinite(out))[0].tolist()
-        told = f"vector {row + 1} of the matrix is not finite: number {column + 1} is "
-        told += f"{out[row, column]}. Mend it, or leave the matrix out."
-        raise MatrixError("not finite", where, told)
+        reason = f"vector {row + 1} of the matrix is not finite: number {column + 1} is "
+        reason += f"{out[row, column]}. Correct it, or remove the matrix."
+        raise MatrixError("not finite", where, reason)
     return out
 
 
-def format_matrix(found: np.ndarray) -> str:
-    """A matrix as a text that `matrix` reads."""
-    return json.dumps([[float(f"{number:.6g}") for number in row] for row in found.tolist()])
+def format_matrix(values: np.ndarray) -> str:
+    """Format a matrix as a text that `load_matrix` reads."""
+    return json.dumps([[float(f"{number:.6g}") for number in row] for row in values.tolist()])
 
 
 def _load_reference(example: Example, where: str) -> Any:
@@ -111,44 +109,46 @@ def _load_reference(example: Example, where: str) -> Any:
             return np.array(jsonio.parse(text, where), dtype=float)
         except READ_ERRORS as error:
             raise UserError(
-                f"{where}: no matrix of numbers as JSON: {describe_error(error)}."
+                f"{where}: not a JSON matrix of numbers: {describe_error(error)}."
             ) from None
     path, key = text, ""
     if not text.endswith(MATRIX_ENDINGS):
         path, _, key = text.rpartition(":")
     if not path.endswith(MATRIX_ENDINGS):
-        raise UserError(f"{where}: '{text[:60]}' names no matrix. Give {REFERENCE_FORMS}.")
+        raise UserError(
+            f"{where}: '{text[:60]}' is not a matrix reference. Pass {REFERENCE_FORMS}."
+        )
     beside = Path(example.file).parent / path if example.file else Path(path)
     try:
-        here = os.path.exists(path) and not beside.exists()
-        found = _open(path if here else str(beside))
+        in_cwd = os.path.exists(path) and not beside.exists()
+        opened = _open(path if in_cwd else str(beside))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    return _select_matrix(found, path, key, where)
+    return _select_matrix(opened, path, key, where)
 
 
-def _select_matrix(found: Any, path: str, key: str, where: str) -> Any:
-    """One of the matrices of a file."""
-    if isinstance(found, np.ndarray):
+def _select_matrix(opened: Any, path: str, key: str, where: str) -> Any:
+    """Return one of the matrices of a file."""
+    if isinstance(opened, np.ndarray):
         if not key:
-            return found
+            return opened
         number = parse_integer(key)
-        if found.ndim != 3 or number is None or number >= len(found):
-            many = f"numbers 0 to {len(found) - 1}" if found.ndim == 3 else "one matrix"
+        if opened.ndim != 3 or number is None or number >= len(opened):
+            many = f"matrices 0 to {len(opened) - 1}" if opened.ndim == 3 else "one matrix"
             raise UserError(f"{where}: no matrix '{key}' in {path}, which has {many}.")
-        return found[number]
-    names = found.files
+        return opened[number]
+    names = opened.files
     if not key and len(names) == 1:
         key = names[0]
     if key not in names:
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        asked = f"no matrix '{key}'" if key else "several matrices"
-        raise UserError(f"{where}: {asked} in {path}; it has {shown}. Write {path}:KEY.")
+        problem = f"no matrix '{key}'" if key else "several matrices"
+        raise UserError(f"{where}: {problem} in {path}; it has {shown}. Write {path}:KEY.")
     try:
-        return found[key]  # read only now
+        return opened[key]  # read only now
     except READ_ERRORS as error:
-        told = f"matrix '{key:.60}' of {path} cannot be read: {describe_error(error)}"
-        raise UserError(f"{where}: {told}.") from None
+        reason = f"matrix '{key:.60}' of {path} cannot be read: {describe_error(error)}"
+        raise UserError(f"{where}: {reason}.") from None
 
 
 def _open(path: str) -> Any:
@@ -158,7 +158,7 @@ def _open(path: str) -> Any:
     except FileNotFoundError:
         raise file_not_found(path) from None
     except READ_ERRORS as error:
-        raise UserError(f"{path}: cannot be read as matrices: {describe_error(error)}.") from None
+        raise UserError(f"{path}: not a readable matrix file: {describe_error(error)}.") from None
 
 
 @lru_cache(maxsize=4)  # an .npz lists its contents each time it is opened

@@ -1,4 +1,4 @@
-"""Rows of JSON lines: which of their keys are read, and what is wrong with a row."""
+"""JSON-lines rows: the keys to read, and the faults of a row."""
 
 import json
 from collections.abc import Sequence
@@ -22,57 +22,69 @@ from weft.untrusted import has_surrogate
 
 @dataclass(frozen=True)
 class Keys:
-    """The names of what is read from an object."""
+    """The keys to read from an object."""
 
     text: str = "text"
     label: str | None = None
     id: str | None = None
     fields: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
+    extra_labels: tuple[str, ...] = ()
     other: str | None = None
-    start: str | None = None
-    within: bool = False
+    answer_start: str | None = None
+    answers_in_text: bool = False
 
     @classmethod
-    def of(cls, found: TableLayout) -> "Keys":
-        """The names of what a layout found."""
-        names = found.names
+    def from_layout(cls, layout: TableLayout) -> "Keys":
+        """Return the keys of a detected layout."""
+        names = layout.names
         label, identity, other, start = (
             None if i is None else names[i]
-            for i in (found.label, found.id, found.other, found.start)
+            for i in (layout.label, layout.id, layout.other, layout.answer_start)
         )
-        fields, more = (tuple(names[i] for i in places) for places in (found.fields, found.more))
-        return cls(names[found.text], label, identity, fields, more, other, start, found.within)
+        fields, more = (
+            tuple(names[i] for i in columns) for columns in (layout.fields, layout.extra_labels)
+        )
+        return cls(
+            names[layout.text], label, identity, fields, more, other, start, layout.answers_in_text
+        )
 
     @property
     def used(self) -> list[str]:
-        """All of them, each once."""
-        names = (self.text, self.label, self.id, self.other, self.start, *self.fields, *self.more)
+        """All keys, each once."""
+        names = (
+            self.text,
+            self.label,
+            self.id,
+            self.other,
+            self.answer_start,
+            *self.fields,
+            *self.extra_labels,
+        )
         return list(dict.fromkeys(name for name in names if name is not None))
 
-    def gather(self, row: dict[str, Any]) -> None:
-        """Make one text of a list of sentences, or of the fields of a record."""
+    def merge_text(self, row: dict[str, Any]) -> None:
+        """Join a list of sentences, or the fields of a record, to one text in place."""
         text = row.get(self.text)
         if self.fields:
             inner = len(self.fields) == 1 and isinstance(text, dict)
-            found = text if inner else {k: row[k] for k in self.fields if k in row}
-            row[self.text] = json.dumps(found, ensure_ascii=False)
-        elif isinstance(text, list) and all(isinstance(one, str) for one in text):
+            record = text if inner else {k: row[k] for k in self.fields if k in row}
+            row[self.text] = json.dumps(record, ensure_ascii=False)
+        elif isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
             row[self.text] = " ".join(text)
 
 
 def second_text(row: dict[str, Any], key: str | None) -> str | None:
-    """The second text of a row, where there is one; what is no text is none."""
-    found = None if key is None else row.get(key)
-    return found if isinstance(found, str) else None
+    """Return the second text of a row, or None if it is not a text."""
+    value = None if key is None else row.get(key)
+    return value if isinstance(value, str) else None
 
 
 def locate_answers(
     label: Label, passage: str | None, start: Any = None, within: bool = False
 ) -> Label:
-    """An answer, or several, where they stand in the second text; a UserError where one does not.
+    """Locate answers in the second text; raise a UserError if one is not there.
 
-    `start` tells the characters at which they begin; without it, `within` looks for them.
+    `start` gives their character offsets; without it, `within` searches for them.
     """
     texts = label if isinstance(label, tuple) else (label,)
     if texts and all(isinstance(text, str) for text in texts):
@@ -87,51 +99,53 @@ def locate_answers(
 
 
 def add_references(label: Label, others: Sequence[str]) -> Label:
-    """A label with other right answers beside it."""
+    """Return a label with further references."""
     first = label if isinstance(label, tuple) else () if label in (None, "") else (str(label),)
-    kept = tuple(one for one in (*first, *others) if one.strip())
+    kept = tuple(text for text in (*first, *others) if text.strip())
     return kept or None
 
 
 def to_cell(value: Any) -> str:
-    """A value as the cell of a table would have it."""
+    """Return a value as a table cell."""
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
 def parse_row(line: str | bytes) -> Any:
-    """The value of a line of JSON; ValueError or RecursionError where it has none."""
-    if len(line) > jsonio.MAX_DEPTH:  # else it cannot be nested too deep
+    """Parse a line of JSON; raise ValueError or RecursionError if it is invalid."""
+    if len(line) > jsonio.MAX_DEPTH:  # a shorter line cannot be nested too deeply
         return jsonio.parse(line, "line")
     return json.loads(line)
 
 
 def invalid_json_message(line: str, error: Exception) -> str:
-    """The message for a line that is no JSON."""
+    """Return the message for a line that is not JSON."""
     if isinstance(error, UserError):
         reason = str(error).partition("JSON: ")[2] or str(error)
-        return f"invalid JSON: {reason} Mend the line, or {SKIP_HINT}."
+        return f"invalid JSON: {reason} Correct the line, or {SKIP_HINT}."
     if line.strip() in ("{", "["):
         return "one JSON document over many lines. Put one object on each line: jq -c '.[]' FILE."
     if isinstance(error, json.JSONDecodeError):
-        return f"invalid JSON at column {error.colno}: {error.msg}. Mend the line, or {SKIP_HINT}."
-    return f"invalid JSON: {error}. Mend the line, or {SKIP_HINT}."
+        return (
+            f"invalid JSON at column {error.colno}: {error.msg}. Correct the line, or {SKIP_HINT}."
+        )
+    return f"invalid JSON: {error}. Correct the line, or {SKIP_HINT}."
 
 
 def find_row_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[str, str] | None:
-    """What is wrong with a row, in a few words and in a message."""
+    """Return the kind and the message of the fault in a row, if any."""
     if type(row) is not dict:
         kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
-        return "not an object", f'each line should be an object {{"text": …}}, found {kind}.'
+        return "not an object", f'each line must be an object {{"text": …}}, found {kind}.'
     text = row.get(text_key)
     if type(text) is not str:
         if text is not None:
             shown = repr(text) if len(repr(text)) <= 40 else f"{text!r:.40}…"
             fix = "Quote it"
             if isinstance(text, dict):
-                fix = f"For a model of records, train with --set 'data.fields=[\"{text_key}\"]'"
+                fix = f"To read records, train with --set 'data.fields=[\"{text_key}\"]'"
             return (
                 "text is not a text",
-                f"'{text_key}' should be a text, found {shown}. {fix}, or {SKIP_HINT}.",
+                f"'{text_key}' must be a text, found {shown}. {fix}, or {SKIP_HINT}.",
             )
         return "no text", no_text_message(text_key, row)
     if not keep_empty and not text.strip():
@@ -140,17 +154,17 @@ def find_row_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tupl
 
 
 def find_surrogate_fault(row: dict[str, Any], keys: "Keys", line: str) -> tuple[str, str] | None:
-    """What is wrong where a value that is read holds half of a surrogate pair."""
+    """Return the fault of a row whose values contain a lone surrogate, if any."""
     if "\\u" not in line or "\\ud" not in line.lower():
         return None
     for name in keys.used:
         if has_surrogate((name, row.get(name))):
-            return UNDECODABLE, f"'{name}' holds {SURROGATE_MESSAGE}"
+            return UNDECODABLE, f"'{name}' contains {SURROGATE_MESSAGE}"
     return None
 
 
 def no_text_message(text_key: str, row: dict[str, Any]) -> str:
-    """The message for a row without the text field: what it has, and what to do."""
+    """Return the message for a row without the text field: the fields it has, and the fix."""
     others = [name for name, value in row.items() if isinstance(value, str) and name != text_key]
     longest = max(others, key=lambda name: len(row[name]), default=None)
     advice = f"Rename it or pass --text {longest}." if longest else f"Add it, or {SKIP_HINT}."

@@ -1,4 +1,4 @@
-"""Files line by line: a text and, in the others, what it should become."""
+"""Read parallel files line by line: source texts, and targets or labels in the others."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from weft.errors import UserError
-from weft.text.example import TAG_COLUMN, Example, Tally, WordAnnotations
+from weft.text.example import TAG_COLUMN, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.text.formats.jsonl import add_references
 from weft.text.formats.recognise import is_matrix_file
@@ -24,96 +24,99 @@ from weft.text.line_source import (
 )
 
 COMPRESSION_ENDINGS = ("", ".gz", ".xz")
-SecondFile = Literal["label", "tags", "other"]  # what the second of files joined by a comma holds
+SecondFile = Literal["label", "tags", "other"]  # contents of the second comma-joined file
 
 
 def resolve_files(
     path: str | os.PathLike[str], target: str = "", references: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The files that a path means: itself, what its lines should become, further references.
+    """Return the files of a path: source, target and further references.
 
-    Names with commas between them are files that belong together; a file whose own name has a
-    comma is one. Otherwise `target` and `references` are endings of the files beside it.
+    Names joined by commas are parallel files, unless a file of that name exists. Otherwise
+    `target` and `references` are endings of sibling files.
     """
     name = os.fspath(path)
-    found = _split_names(name)
-    if len(found) == 1:
+    files = _split_names(name)
+    if len(files) == 1:
         return (
             name,
-            *(sibling_file(name, one) for one in ((target, *references) if target else ())),
+            *(sibling_file(name, ending) for ending in ((target, *references) if target else ())),
         )
     if target:
         raise UserError(
-            f"{name}: the comma already says which files belong together. Leave out --target "
-            f"{target}, or give the first file alone."
+            f"{name}: the comma already names the target file. Drop --target {target}, or pass the "
+            "first file alone."
         )
-    return found
+    return files
 
 
 def _split_names(name: str) -> tuple[str, ...]:
-    """The names that commas separate; those inside the name of a file separate nothing."""
+    """Split a path at commas, except those inside names of existing files."""
     if "," not in name or os.path.exists(name):
         return (name,)
-    found, waiting = [], ""
+    names, pending = [], ""
     for part in name.split(","):
-        waiting = f"{waiting},{part}" if waiting else part
-        if os.path.isfile(waiting.strip()):
-            found.append(waiting.strip())
-            waiting = ""
-    # Where one is missing, it is named: nobody knows which commas are its own.
-    if waiting or len(found) < 2:
-        found = [part.strip() for part in name.split(",")]
-    if not all(found):
-        raise UserError(f"{name}: there is no name beside a comma. Write SOURCE,TARGET.")
-    return tuple(found)
+        pending = f"{pending},{part}" if pending else part
+        if os.path.isfile(pending.strip()):
+            names.append(pending.strip())
+            pending = ""
+    # If one is missing, split at every comma: which belong to its name is unknown.
+    if pending or len(names) < 2:
+        names = [part.strip() for part in name.split(",")]
+    if not all(names):
+        raise UserError(f"{name}: a name is missing next to a comma. Write SOURCE,TARGET.")
+    return tuple(names)
 
 
 def target_ending(path: str | os.PathLike[str]) -> str:
-    """Of two files joined by a comma, the `target` that would say the same; or nothing."""
+    """Return the `target` ending equivalent to two comma-joined files, or ""."""
     first, *others = resolve_files(path)
     if len(others) != 1:
         return ""
     suffix = Path(strip_compression(others[0])[0]).suffix
-    own = Path(strip_compression(first)[0]).suffix
-    alike = suffix and own and suffix != own
+    source_suffix = Path(strip_compression(first)[0]).suffix
+    alike = suffix and source_suffix and suffix != source_suffix
     return suffix[1:] if alike and sibling_file(first, suffix) == others[0] else ""
 
 
 def sibling_file(path: str | os.PathLike[str], ending: str) -> str:
-    """The file with the other side: of train.en, with the ending "de", train.de.
+    """Return the sibling file with another ending: train.de for train.en and "de".
 
-    What it is packed with stays, train.en.gz has train.de.gz beside it, unless only a file that is
-    packed otherwise is there.
+    Compression stays (train.en.gz has train.de.gz), unless only a file with another one exists.
     """
     name = os.fspath(path)
     bare = name[: len(strip_compression(name)[0])]
     packing = name[len(bare) :]
     if not Path(bare).suffix:
         raise UserError(
-            f"{name}: its name has no ending to put '{ending}' in place of. Name the two files "
-            f"alike, such as train.en and train.{ending}."
+            f"{name}: the name has no ending to replace by '{ending}'. Name the two files alike, "
+            f"such as train.en and train.{ending}."
         )
     plain = str(Path(bare).with_suffix(f".{ending.lstrip('.')}"))
     if plain + packing == name:
-        raise UserError(f"{name}: source and target are one file. Give the ending of the other.")
+        raise UserError(
+            f"{name}: source and target are the same file. Pass the ending of the other."
+        )
     ways = (plain + other for other in (packing, *COMPRESSION_ENDINGS))
     return next(filter(os.path.exists, ways), plain + packing)
 
 
 def sibling_endings(path: str | os.PathLike[str]) -> list[str]:
-    """Endings of the files that differ from this one in nothing else: of train.en, perhaps "de"."""
-    place = Path(path)
-    own = Path(strip_compression(place.name)[0])
+    """Return the endings of files that differ only in their ending: "de" for train.en."""
+    location = Path(path)
+    name = Path(strip_compression(location.name)[0])
     near = (
-        Path(strip_compression(file.name)[0]) for file in place.parent.glob("*") if file.is_file()
+        Path(strip_compression(file.name)[0])
+        for file in location.parent.glob("*")
+        if file.is_file()
     )
     return sorted(
-        {n.suffix[1:] for n in near if n.stem == own.stem and n.suffix[1:]} - {own.suffix[1:]}
+        {n.suffix[1:] for n in near if n.stem == name.stem and n.suffix[1:]} - {name.suffix[1:]}
     )
 
 
 def look_like_labels(lines: Sequence[str]) -> bool:
-    """Return whether lines are classes or numbers: one word each, or few different ones."""
+    """Return whether lines are classes or numbers: one word each, or few distinct ones."""
     return all(len(line.split()) == 1 for line in lines) or len(set(lines)) * 4 <= len(lines)
 
 
@@ -122,23 +125,22 @@ def read_parallel(
     target: str | os.PathLike[str],
     *more: str | os.PathLike[str],
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
     second: SecondFile = "label",
 ) -> Iterator[Example]:
-    """An Example for each pair of lines; `second` says what the second file holds.
+    """Yield an Example for each pair of lines; `second` names the contents of the second file.
 
-    "label": the label, or the text that a line should become; with `more` files a label is a tuple
-    of all that are no empty line. "tags": a tag for each word. "other": the second text of a pair,
-    whose label is in the third file. A line of the first two files may not be empty.
-    Files of different length are an error even where problems are skipped: from some line on they
-    do not belong together, and nobody knows from which.
+    "label": the label or target text; with `more` files, a tuple of all non-empty references.
+    "tags": a tag for each word. "other": the second text of a pair, whose label is in the third
+    file. Lines of the first two files must not be empty. Files of different length are an error
+    even if bad rows are skipped: they are misaligned from an unknown line on.
     """
     for path in (source, target, *more):
         if not os.path.exists(path):
             raise file_not_found(os.fspath(path))
-    sides = [LineSource(path) for path in (source, target, *more)]
-    watches = [BadRows(side.name, on_bad_row, skipped) for side in sides]
-    streams = [side.raw() for side in sides]
+    sources = [LineSource(path) for path in (source, target, *more)]
+    bad_rows = [BadRows(line.name, on_bad_row, skipped) for line in sources]
+    streams = [line.raw() for line in sources]
     if is_matrix_file(source):
         from weft.text.formats.features import list_matrices
 
@@ -147,7 +149,9 @@ def read_parallel(
     for number, raws in enumerate(zip_longest(*streams), 1):
         if None in raws:
             short, long = (
-                next(side.name for side, raw in zip(sides, raws, strict=True) if (raw is None) == e)
+                next(
+                    line.name for line, raw in zip(sources, raws, strict=True) if (raw is None) == e
+                )
                 for e in (True, False)
             )
             if is_matrix_file(source):
@@ -157,41 +161,45 @@ def read_parallel(
             longest = next(s for s, raw in zip(streams, raws, strict=True) if raw is not None)
             total = number + sum(1 for _ in longest)
             raise UserError(
-                f"{short} ends after line {number - 1}, but {long} goes on to line {total}. Look "
-                "for a line that one of them lacks or that is broken in two."
+                f"{short} ends after line {number - 1}, but {long} continues to line {total}. Look "
+                "for a missing or split line."
             )
-        lines = [decode_line(raw, number, w) for raw, w in zip(raws, watches, strict=True)]
-        for side, watch in zip(lines[:2], watches, strict=False):
-            if side is not None and not side.strip():
-                told = "an empty line. Fill it, or remove it from both files"
-                watch.found(EMPTY_TEXT, number, f"{told}, or {SKIP_HINT}.")
+        lines = [decode_line(raw, number, w) for raw, w in zip(raws, bad_rows, strict=True)]
+        for line, bad_row_policy in zip(lines[:2], bad_rows, strict=False):
+            if line is not None and not line.strip():
+                reason = "empty line. Fill it in, or remove it from both files"
+                bad_row_policy.report(EMPTY_TEXT, number, f"{reason}, or {SKIP_HINT}.")
                 break
         else:
-            text, said, *others = lines
-            if text is None or said is None:
+            text, target_line, *others = lines
+            if text is None or target_line is None:
                 continue
-            example = Example(text, said, "", sides[0].name, number)
+            example = Example(text, target_line, "", sources[0].name, number)
             if second == "tags":
-                tagged = _tag_words(example, watches[1])
+                tagged = _tag_words(example, bad_rows[1])
                 if tagged is not None:
                     yield tagged
             elif second == "other":
-                yield replace(example, label=others[0] or None if others else None, other=said)
+                yield replace(
+                    example, label=others[0] or None if others else None, other=target_line
+                )
             elif others:
-                yield replace(example, label=add_references(said, [one or "" for one in others]))
+                yield replace(
+                    example, label=add_references(target_line, [one or "" for one in others])
+                )
             else:
                 yield example
     if not number:
-        raise UserError(f"{sides[0].name}: the file is empty. Give it at least one text.")
+        raise UserError(f"{sources[0].name}: the file is empty. Add at least one text.")
 
 
-def _tag_words(example: Example, problems: BadRows) -> Example | None:
-    """The words of a line with the tags of the other; a different number of them is a problem."""
+def _tag_words(example: Example, bad_rows: BadRows) -> Example | None:
+    """Pair the words of a line with the tags of the other; unequal counts are a bad row."""
     words, tags = tuple(example.text.split()), tuple(str(example.label).split())
     if len(words) != len(tags):
-        told = f"{len(tags)} tags for the {len(words)} words of {example.where}"
-        fix = f"Write one tag for each word, with spaces between, or {SKIP_HINT}"
-        problems.found("tags that do not match the words", example.line, f"{told}. {fix}.")
+        mismatch = f"{len(tags)} tags for {len(words)} words of {example.where}"
+        fix = f"Write one tag per word, separated by spaces, or {SKIP_HINT}"
+        bad_rows.report("tags that do not match the words", example.line, f"{mismatch}. {fix}.")
         return None
     label = WordAnnotations({TAG_COLUMN: tags}, TAG_COLUMN)
     return replace(
@@ -200,14 +208,15 @@ def _tag_words(example: Example, problems: BadRows) -> Example | None:
 
 
 def _unequal_error(matrices: str, lines: str, count: int, short: bool) -> UserError:
-    """What to say where there are not as many matrices as lines that say what they become."""
-    some = f"{count} {'matrix' if count == 1 else 'matrices'}"
+    """Return the error for unequal numbers of matrices and target lines."""
+    counted = f"{count} {'matrix' if count == 1 else 'matrices'}"
     if not short:
         return UserError(
-            f"{lines} ends after line {count}, but {matrices} has more matrices. Give each a line."
+            f"{lines} ends after line {count}, but {matrices} has more matrices. Add lines."
         )
-    one = "; an array of two axes is one matrix, so stack them: (matrices, vectors, numbers)"
-    hint = one if count == 1 and matrices.endswith(".npy") else ""
+    stacking = "; a two-axis array is one matrix, so stack them: (matrices, vectors, numbers)"
+    hint = stacking if count == 1 and matrices.endswith(".npy") else ""
     return UserError(
-        f"{matrices} has {some}, but {lines} goes on after line {count}{hint}. Give each line one."
+        f"{matrices} has {counted}, but {lines} continues after line {count}{hint}. Save one per "
+        "line."
     )

@@ -1,10 +1,10 @@
-"""A file as one running text: its lines with their breaks, and the blank ones too."""
+"""Read a file as running text: all lines with their breaks, including blank ones."""
 
 import os
 from collections.abc import Iterator
 
 from weft.errors import UserError
-from weft.text.example import Example, Tally
+from weft.text.example import Example, SkipCounter
 from weft.text.line_source import BadRowPolicy, BadRows, LineSource, decode_line
 
 
@@ -12,14 +12,14 @@ def read_raw_lines(
     path: str | os.PathLike[str],
     *,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[Example]:
-    """Every line of a file, whatever it holds, with the break that ends it as "\\n"."""
+    """Yield every line of a file, with its line break as "\\n"."""
     source = LineSource(path)
     if not source.head(1):
-        raise UserError(f"{source.name}: the file is empty. Give it at least one text.")
-    watch = BadRows(source.name, on_bad_row, skipped)
+        raise UserError(f"{source.name}: the file is empty. Add at least one text.")
+    bad_rows = BadRows(source.name, on_bad_row, skipped)
     for number, raw in enumerate(source.raw(), 1):
-        text = decode_line(raw, number, watch)
+        text = decode_line(raw, number, bad_rows)
         if text is not None:
             yield Example(text + "\n" * raw.endswith(b"\n"), None, "", source.name, number)

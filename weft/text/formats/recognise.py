@@ -1,4 +1,4 @@
-"""Which format a file is in, by its ending and its first lines."""
+"""Recognise the format of a file by its ending and first lines."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ FORMAT_BY_ENDING = {
     ".mrg": "trees",
 }
 
-# Files that hold more than one label a text; each has a reader of its own.
+# Formats with more than one label per text; each has its own reader.
 STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "squad")
 _STRUCTURED_BY_ENDING = {
     ".conllu": "conllu",
@@ -54,7 +54,7 @@ _STRUCTURED_BY_ENDING = {
 
 
 def recognise(path: str | os.PathLike[str]) -> str:
-    """One of FORMATS or STRUCTURES; the contents are asked where the ending does not say."""
+    """Return one of FORMATS, by the ending or else the contents."""
     name = os.fspath(path)
     if name != "-" and os.path.isdir(name):
         return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
@@ -71,7 +71,7 @@ def recognise(path: str | os.PathLike[str]) -> str:
 
 
 def recognise_structure(source: LineSource) -> str:
-    """One of STRUCTURES, or "trees" over several lines; empty for a file of texts and labels."""
+    """Return one of STRUCTURED_FORMATS, "trees" for multi-line trees, or "" for other files."""
     plain = Path(strip_compression(source.path)[0])
     known = _STRUCTURED_BY_ENDING.get(plain.suffix)
     if known == "standoff" or Path(source.path).with_suffix(".ann").exists():
@@ -95,9 +95,9 @@ def recognise_structure(source: LineSource) -> str:
 
 
 def recognise_source(source: LineSource) -> str:
-    """The same for an open source, without losing its first lines."""
+    """Return the format of an open source, which keeps its first lines."""
     if source.path == "-":
-        # One line only: whoever types, or pipes slowly, should not wait for a thousand.
+        # Only one line: interactive or slow input should not wait for a thousand.
         first = source.head(1)
         return "jsonl" if first and first[0].lstrip().startswith(b"{") else "lines"
     known = FORMAT_BY_ENDING.get(Path(strip_compression(source.path)[0]).suffix)
@@ -114,25 +114,25 @@ def recognise_source(source: LineSource) -> str:
 
 
 def is_matrix_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds matrices itself, and not lines that name them."""
+    """Return whether a file holds matrices itself, not lines that refer to them."""
     return os.fspath(path).endswith(MATRIX_ENDINGS)
 
 
 def check_format(name: str) -> str:
-    """The name itself, when it is a format."""
+    """Return the name if it is a format, else raise a UserError."""
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
     return name
 
 
 def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> Any:
-    """A reader of cells that may be longer than the 131,072 characters of Python's own limit."""
+    """Return a CSV reader for cells beyond Python's limit of 131,072 characters."""
     csv.field_size_limit(MAX_CELL_CHARS)
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
 def detect_delimiter(line: str) -> str:
-    """The sign between the cells of a CSV file: a comma unless only another one separates."""
+    """Return the delimiter of a CSV line: a comma unless only another one separates."""
     counts = {sign: _count_cells(line, sign) for sign in ",;\t"}
     return "," if counts[","] > 1 else max(counts, key=lambda sign: counts[sign])
 
@@ -140,15 +140,15 @@ def detect_delimiter(line: str) -> str:
 def _count_cells(line: str, sign: str) -> int:
     try:
         return len(next(csv_reader([line], sign, strict=False), []))
-    except csv.Error:  # a bare carriage return, or a cell of a book's length: rows will tell
+    except csv.Error:  # a bare carriage return or a huge cell: reported by its row
         return line.count(sign) + 1
 
 
 def uses_csv_quotes(lines: Sequence[str]) -> bool:
-    """Whether tab-separated lines clearly use CSV quotes, rather than merely contain some.
+    """Return whether tab-separated lines clearly use CSV quotes, not just contain some.
 
-    They do when parsing each line and quoting its cells again, where needed or everywhere, gives
-    back exactly what was there. Prose with quotation marks never survives that.
+    They do if parsing each line and quoting its cells again, where needed or everywhere,
+    reproduces the line exactly. Prose with quotation marks never does.
     """
     if not any('"' in line for line in lines):
         return False

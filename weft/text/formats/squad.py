@@ -1,6 +1,6 @@
-"""Questions about passages: SQuAD's JSON, of version 1.1 or 2.0, and answers checked against both.
+"""Read and write SQuAD JSON, version 1.1 or 2.0, and check answers against passages.
 
-A file is one document, so it is read whole.
+A file is one JSON document, so it is read whole.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from weft import jsonio
 from weft.errors import UserError
 from weft.storage import atomic_write
-from weft.text.example import Example, GoldAnswers, Tally, parse_answers
+from weft.text.example import Example, GoldAnswers, SkipCounter, parse_answers
 from weft.text.line_source import (
     EMPTY_TEXT,
     SKIP_HINT,
@@ -26,13 +26,13 @@ from weft.text.line_source import (
 from weft.untrusted import has_surrogate
 
 MISPLACED = "answer not at its place"
-_EMPTY_DOCUMENT = re.compile(  # of a document in which nothing is asked
+_EMPTY_DOCUMENT = re.compile(  # a document without questions
     r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[\s*(\]|\{[^{}]*"paragraphs")'
 )
 
 
 def is_squad(head: str) -> bool:
-    """Whether the beginning of a file is that of such a document, be it an empty one."""
+    """Return whether a file begins like a SQuAD document, even one without questions."""
     named = head.lstrip().startswith("{") and '"paragraphs"' in head and '"qas"' in head
     return named or _EMPTY_DOCUMENT.match(head) is not None
 
@@ -41,47 +41,47 @@ def read_squad(
     name: str,
     *,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
     keep_empty: bool = False,
 ) -> Iterator[Example]:
-    """An Example for each question: its text, the passage as the other, and the answers."""
+    """Yield an Example for each question, with the passage as second text, and the answers."""
     source = LineSource(name)
-    faults = BadRows(source.name, on_bad_row, skipped, keep_empty)
+    bad_rows = BadRows(source.name, on_bad_row, skipped, keep_empty)
     whole, document = _parse_document(source)
     lines = _QuestionLines(whole)
     paragraphs = list(_iter_paragraphs(document, source.name))
-    if not any(asked for _, _, asked in paragraphs):
+    if not any(questions for _, _, questions in paragraphs):
         raise UserError(
-            f"{source.name}: there is no question in it: no 'qas' of its 'data' holds one. Give it "
-            "at least one, or another file."
+            f"{source.name}: no questions: every 'qas' in its 'data' is empty. Add at least "
+            "one, or pass another file."
         )
-    for title, passage, asked in paragraphs:
-        for question in asked:
+    for title, passage, questions in paragraphs:
+        for question in questions:
             line = lines.of(question)
             of = f"question '{question['id']}'" if question.get("id") else f"article '{title}'"
-            told = f"{of:.200}"
+            named = f"{of:.200}"
             try:
                 yield _build_example(question, passage, source.name, line, keep_empty)
             except _QuestionFault as fault:
-                faults.found(fault.kind, line, f"{told}: {fault}")
+                bad_rows.report(fault.kind, line, f"{named}: {fault}")
 
 
 def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> None:
-    """Write questions as such a document: those about one passage, where they follow, together."""
-    from weft.text.write import open_text  # which asks this file what is in SQuAD's layout
+    """Write questions as a SQuAD document; consecutive ones about one passage share it."""
+    from weft.text.write import open_text  # imports this module
 
     paragraphs: list[dict[str, Any]] = []
     for number, example in enumerate(examples, 1):
         label = example.label
         assert label is None or isinstance(label, GoldAnswers)
-        asked: dict[str, Any] = {"id": example.id or str(number), "question": example.text}
+        question: dict[str, Any] = {"id": example.id or str(number), "question": example.text}
         if label is not None:
             pairs = zip(label.texts, label.starts, strict=True)
-            asked["answers"] = [{"text": text, "answer_start": start} for text, start in pairs]
-            asked["is_impossible"] = not label.texts
+            question["answers"] = [{"text": text, "answer_start": start} for text, start in pairs]
+            question["is_impossible"] = not label.texts
         if not paragraphs or paragraphs[-1]["context"] != example.other:
             paragraphs.append({"context": example.other, "qas": []})
-        paragraphs[-1]["qas"].append(asked)
+        paragraphs[-1]["qas"].append(question)
     document = {"version": "v2.0", "data": [{"title": "", "paragraphs": paragraphs}]}
     with (
         atomic_write(os.fspath(path)) as part,
@@ -91,7 +91,7 @@ def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> No
 
 
 def check_answers(answers: GoldAnswers, passage: str) -> None:
-    """A UserError, without the place, where an answer is not where it should be."""
+    """Raise a UserError, without file and line, if an answer is not at its offset."""
     for text, start in zip(answers.texts, answers.starts, strict=True):
         if not text.strip():
             raise _QuestionFault(EMPTY_TEXT, f"the answer is empty. Fill it in, or {SKIP_HINT}.")
@@ -100,19 +100,19 @@ def check_answers(answers: GoldAnswers, passage: str) -> None:
 
 
 def locate_in_passage(texts: tuple[str, ...], passage: str) -> GoldAnswers:
-    """Answers of which only the texts are known, where each stands first in the passage."""
+    """Locate answers given by text at their first occurrence in the passage."""
     starts = tuple(passage.find(text) for text in texts)
     check_answers(GoldAnswers(texts, starts), passage)
     return GoldAnswers(texts, starts)
 
 
 def fault_kind(error: UserError) -> str:
-    """What is wrong with a label, in the few words that a tally has for it."""
+    """Return the kind under which the fault of a label is counted."""
     return error.kind if isinstance(error, _QuestionFault) else "unusable label"
 
 
 class _QuestionFault(UserError):
-    """Something wrong with one question."""
+    """A fault of one question."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -120,18 +120,18 @@ class _QuestionFault(UserError):
 
 
 class _QuestionLines:
-    """The line on which each question's id stands; ids come in the order of the file."""
+    """Finds the line of each question's id; ids come in file order."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.place, self.line = text, 0, 1
+        self.text, self.position, self.line = text, 0, 1
 
     def of(self, question: dict[str, Any]) -> int:
         if "id" not in question:
             return self.line
-        found = self.text.find(json.dumps(question["id"]), self.place)
-        if found >= 0:  # else it is written with other escapes
-            self.line += self.text.count("\n", self.place, found)
-            self.place = found
+        position = self.text.find(json.dumps(question["id"]), self.position)
+        if position >= 0:  # otherwise it is escaped differently
+            self.line += self.text.count("\n", self.position, position)
+            self.position = position
         return self.line
 
 
@@ -147,24 +147,24 @@ def _parse_document(source: LineSource) -> tuple[str, Any]:
         ) from None
     except UserError as error:
         raise UserError(
-            f"{error} The file is one document of questions; copy or make it again."
+            f"{error} The file must be one JSON document; copy or create it again."
         ) from None
     return text, document
 
 
 def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """(title of the article, passage, its questions)."""
+    """Yield (article title, passage, questions)."""
     try:
         for number, article in enumerate(document["data"], 1):
             title = str(article.get("title", number))
             for paragraph in article["paragraphs"]:
-                passage, asked = paragraph.get("context"), paragraph["qas"]
-                if not all(isinstance(question, dict) for question in asked):
+                passage, questions = paragraph.get("context"), paragraph["qas"]
+                if not all(isinstance(question, dict) for question in questions):
                     raise TypeError
-                yield title, passage if isinstance(passage, str) else "", asked
+                yield title, passage if isinstance(passage, str) else "", questions
     except (KeyError, TypeError, AttributeError):
         raise UserError(
-            f'{name}: not in the layout of SQuAD, {{"data": [{{"paragraphs": [{{"context": …, '
+            f'{name}: not in SQuAD layout, {{"data": [{{"paragraphs": [{{"context": …, '
             '"qas": [{"id": …, "question": …, "answers": […]}]}]}]}.'
         ) from None
 
@@ -172,17 +172,17 @@ def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[
 def _build_example(
     question: dict[str, Any], passage: str, file: str, line: int, keep_empty: bool
 ) -> Example:
-    asked = question.get("question")
-    if not isinstance(asked, str) or not (asked.strip() or keep_empty):
-        raise _QuestionFault(
-            "no question", f"there is no text in 'question'. Add it, or {SKIP_HINT}."
-        )
+    text = question.get("question")
+    if not isinstance(text, str) or not (text.strip() or keep_empty):
+        raise _QuestionFault("no question", f"'question' has no text. Add it, or {SKIP_HINT}.")
     if not (passage.strip() or keep_empty):
         raise _QuestionFault(
-            "empty passage", f"its passage, 'context', is empty. Fill it in, or {SKIP_HINT}."
+            "empty passage", f"the passage ('context') is empty. Fill it in, or {SKIP_HINT}."
         )
     if has_surrogate((question, passage)):
-        raise _QuestionFault(UNDECODABLE, f"the question or its passage holds {SURROGATE_MESSAGE}")
+        raise _QuestionFault(
+            UNDECODABLE, f"the question or its passage contains {SURROGATE_MESSAGE}"
+        )
     label: GoldAnswers | None = None
     if question.get("is_impossible"):
         label = GoldAnswers()
@@ -190,30 +190,30 @@ def _build_example(
         try:
             label = parse_answers(question["answers"] or {"text": [], "answer_start": []})
         except UserError as error:
-            raise _QuestionFault("unusable answer", f"{error} Mend it, or {SKIP_HINT}.") from None
+            raise _QuestionFault(
+                "unusable answer", f"{error} Correct it, or {SKIP_HINT}."
+            ) from None
         if label is None:
             raise _QuestionFault(
-                "unusable answer", f"'answers' should be a list of them. Mend it, or {SKIP_HINT}."
+                "unusable answer", f"'answers' must be a list. Correct it, or {SKIP_HINT}."
             )
         check_answers(label, passage)
-    return Example(asked, label, str(question.get("id", "")), file, line, other=passage)
+    return Example(text, label, str(question.get("id", "")), file, line, other=passage)
 
 
 def _misplaced_message(text: str, start: int, passage: str) -> str:
-    """What stands where an answer should, and where it does stand."""
-    places, place = [], passage.find(text)
-    while place >= 0:
-        places.append(place)
-        place = passage.find(text, place + 1)
-    if not places:
+    """Return the message for an answer that is not at its offset, with the nearest match."""
+    positions, position = [], passage.find(text)
+    while position >= 0:
+        positions.append(position)
+        position = passage.find(text, position + 1)
+    if not positions:
         alike = passage.lower().find(text.lower())
         near = f" ('{passage[alike : alike + len(text)]}' does)" if alike >= 0 else ""
-        return (
-            f"the answer '{text:.60}' does not stand in the passage{near}. Mend it, or {SKIP_HINT}."
-        )
-    nearest = min(places, key=lambda place: abs(place - start))
-    there = passage[max(start, 0) : max(start, 0) + len(text)] if start >= 0 else ""
+        return f"the answer '{text:.60}' is not in the passage{near}. Correct it, or {SKIP_HINT}."
+    nearest = min(positions, key=lambda position: abs(position - start))
+    found_text = passage[max(start, 0) : max(start, 0) + len(text)] if start >= 0 else ""
     return (
-        f"the answer '{text:.60}' does not begin at character {start}, where '{there:.60}' stands, "
-        f"but at {nearest}. Set answer_start to {nearest}, or {SKIP_HINT}."
+        f"the answer '{text:.60}' is not at character {start} ('{found_text:.60}' is) but at "
+        f"{nearest}. Set answer_start to {nearest}, or {SKIP_HINT}."
     )

@@ -1,4 +1,4 @@
-"""Files of texts with labelled spans: JSON lines with offsets, and BRAT's .txt with its .ann."""
+"""Read and write texts with labelled spans: JSON lines with offsets, BRAT .txt and .ann."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from weft.storage import atomic_write
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.spans import OffsetUnit, SpanText, find_faults, to_character_offsets
 from weft.text.columns import ID_NAMES, TEXT_NAMES
-from weft.text.example import Tally
+from weft.text.example import SkipCounter
 from weft.text.line_source import (
     SKIP_HINT,
     SURROGATE_MESSAGE,
@@ -48,56 +48,56 @@ def read_spans(
     unit: OffsetUnit = "character",
     check: bool = True,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[SpanText]:
-    """The texts of a JSON-lines file with their spans, in any of the usual spellings.
+    """Yield the texts of a JSON-lines file with their spans, in any common notation.
 
     A span is {"start", "end", "label"}, {"start_offset", "end_offset", …} or [start, end, label];
-    the list is called spans, entities, label… Rows that Prodigy's `answer` rejects are left out.
-    A fault stops the reading, or leaves out its text; without `check`, spans are taken as they are.
+    the list is named spans, entities, label… Rows that Prodigy's `answer` rejects are skipped.
+    A fault is an error, or drops its text; without `check`, spans are not validated.
     """
     source = LineSource(path)
-    watch = BadRows(source.name, on_bad_row, skipped)
-    for number, line in source.lines(watch):
+    bad_rows = BadRows(source.name, on_bad_row, skipped)
+    for number, line in source.lines(bad_rows):
         if not line.strip():
             continue
         row = _parse_object(line)
         if isinstance(row, str):
-            watch.found("invalid JSON", number, row)
+            bad_rows.report("invalid JSON", number, row)
             continue
         if row.get("answer", "accept") != "accept":
-            watch.tally.add("text not accepted", f"{source.name}:{number}")
+            bad_rows.skipped.add("text not accepted", f"{source.name}:{number}")
             continue
         try:
-            marked = _parse_row(row, unit)
+            span_text = _parse_row(row, unit)
         except UserError as error:
-            watch.found("malformed span", number, str(error))
+            bad_rows.report("malformed span", number, str(error))
             continue
-        marked = SpanText(marked.text, marked.spans, marked.id, source.name, number)
-        if not check or _check_spans(marked, watch):
-            yield marked
+        span_text = SpanText(span_text.text, span_text.spans, span_text.id, source.name, number)
+        if not check or _check_spans(span_text, bad_rows):
+            yield span_text
 
 
-def format_spans(marked: SpanText) -> str:
-    """The text and its spans as one line of JSON."""
-    row: dict[str, Any] = {"id": marked.id} if marked.id else {}
-    row["text"] = marked.text
-    row["spans"] = [{"start": s.start, "end": s.end, "label": s.label} for s in marked.spans]
+def format_spans(span_text: SpanText) -> str:
+    """Format the text and its spans as one line of JSON."""
+    row: dict[str, Any] = {"id": span_text.id} if span_text.id else {}
+    row["text"] = span_text.text
+    row["spans"] = [{"start": s.start, "end": s.end, "label": s.label} for s in span_text.spans]
     return json.dumps(row, ensure_ascii=False)
 
 
 def write_spans(texts: Iterable[SpanText], path: str | os.PathLike[str]) -> None:
-    """A JSON-lines file of these texts; it appears complete or not at all."""
+    """Write texts to a JSON-lines file, atomically."""
     from weft.text.write import open_text
 
     name = os.fspath(path)
     with atomic_write(name) as part, open_text(part, strip_compression(name)[1]) as out:
-        for marked in texts:
-            out.write(format_spans(marked) + "\n")
+        for span_text in texts:
+            out.write(format_spans(span_text) + "\n")
 
 
 def replace_spans(line: str, change: Callable[[Span], Span | None]) -> str:
-    """A line of JSON with other spans, None for one that goes; every other value stays as it is."""
+    """Return a line of JSON with changed spans, None to remove one; other values stay."""
     row = json.loads(line)
     field = _span_field(row)
     items = [(item, _parse_span(item)) for item in row.get(field) or ()]
@@ -113,7 +113,7 @@ def replace_spans(line: str, change: Callable[[Span], Span | None]) -> str:
 
 
 def replace_brat_span(line: str, text: str, span: Span) -> str:
-    """A text-bound line of BRAT with another span of its text."""
+    """Return a text-bound BRAT line with another span of its text."""
     cells = line.split("\t")
     covered = _flatten(text[span.start : span.end])
     return "\t".join([cells[0], f"{span.label} {span.start} {span.end}", covered])
@@ -125,61 +125,63 @@ def read_brat(
     discontinuous: Literal["error", "join"] = "error",
     check: bool = True,
     on_bad_row: BadRowPolicy = "error",
-    skipped: Tally | None = None,
+    skipped: SkipCounter | None = None,
 ) -> Iterator[SpanText]:
-    """The texts of a folder of .txt and .ann files, or of one such pair, in the order of names.
+    """Yield the texts of a folder of .txt and .ann files, or of one such pair, sorted by name.
 
-    Text-bound lines (T1) become spans. Relations, events, attributes and notes are kept as they
-    are in `others` and counted in the tally. A span of several pieces is an error, or is joined
-    to the stretch that holds them all. Without `check`, spans are taken as they are.
+    Text-bound lines (T1) become spans. Relations, events, attributes and notes are kept in
+    `others` and counted in `skipped`. A discontinuous span is an error, or is joined to one from
+    its first to its last fragment. Without `check`, spans are not validated.
     """
-    for place in list_brat_files(path):
-        watch = BadRows(os.fspath(place.with_suffix(".ann")), on_bad_row, skipped)
-        marked = _read_brat_text(place, discontinuous, watch, check)
-        if marked is not None:
-            yield marked
+    for text_path in list_brat_files(path):
+        bad_rows = BadRows(os.fspath(text_path.with_suffix(".ann")), on_bad_row, skipped)
+        span_text = _read_brat_text(text_path, discontinuous, bad_rows, check)
+        if span_text is not None:
+            yield span_text
 
 
 def are_span_rows(lines: Sequence[str]) -> bool:
-    """Whether JSON lines hold lists of spans, rather than of labels."""
+    """Return whether JSON lines hold lists of spans, rather than of labels."""
     rows = [row for row in map(_parse_object, lines) if isinstance(row, dict)]
-    found = [row[name] for row in rows if (name := _span_field(row)) and row[name]]
-    return bool(found) and all(_looks_like_span(items[0]) for items in found)
+    span_lists = [row[name] for row in rows if (name := _span_field(row)) and row[name]]
+    return bool(span_lists) and all(_looks_like_span(items[0]) for items in span_lists)
 
 
 def list_brat_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The .txt files that have an .ann beside them."""
+    """Return the .txt files of .txt and .ann pairs."""
     target = Path(path)
     if not target.exists():
         raise file_not_found(os.fspath(path))
     if target.is_dir():
-        marks = sorted(target.rglob("*.ann"))
-        if not marks:
-            raise UserError(f"{path}: no .ann file in this folder. Each .txt needs one beside it.")
+        annotations = sorted(target.rglob("*.ann"))
+        if not annotations:
+            raise UserError(f"{path}: no .ann file in this folder. Each .txt needs one next to it.")
     else:
-        marks = [target.with_suffix(".ann")]
-    for mark in marks:
-        for place in (mark, mark.with_suffix(".txt")):
-            if not place.exists():
-                told = f"BRAT keeps a text and its annotation side by side, and {place} is missing"
-                raise UserError(f"{mark}: {told}. Add it, empty if there is nothing to mark.")
-    return [mark.with_suffix(".txt") for mark in marks]
+        annotations = [target.with_suffix(".ann")]
+    for annotation in annotations:
+        for path_needed in (annotation, annotation.with_suffix(".txt")):
+            if not path_needed.exists():
+                reason = f"BRAT needs a .txt and an .ann file, and {path_needed} is missing"
+                raise UserError(
+                    f"{annotation}: {reason}. Add it, empty if there are no annotations."
+                )
+    return [annotation.with_suffix(".txt") for annotation in annotations]
 
 
 def _read_brat_text(
-    place: Path, discontinuous: Literal["error", "join"], watch: BadRows, check: bool
+    path: Path, discontinuous: Literal["error", "join"], bad_rows: BadRows, check: bool
 ) -> SpanText | None:
-    source = LineSource(place)
+    source = LineSource(path)
     try:
-        # Line breaks count as characters: nothing is stripped or translated.
+        # Line breaks count as characters: do not strip or translate them.
         text = b"".join(source.raw()).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{place}: {not_utf8_message(error)}") from error
+        raise UserError(f"{path}: {not_utf8_message(error)}") from error
     spans: list[tuple[Span, int]] = []  # with the line of each
     others: list[str] = []
     good = True
-    for number, raw in enumerate(LineSource(place.with_suffix(".ann")).raw(), 1):
-        line = decode_line(raw, number, watch)
+    for number, raw in enumerate(LineSource(path.with_suffix(".ann")).raw(), 1):
+        line = decode_line(raw, number, bad_rows)
         if line is None:
             good = False
             continue
@@ -188,72 +190,76 @@ def _read_brat_text(
         if not line.startswith("T"):
             others.append(line)
             kind = _OTHER_LINES.get(line[0], "other line")
-            watch.tally.add(f"{kind} not used", f"{watch.file}:{number}")
+            bad_rows.skipped.add(f"{kind} not used", f"{bad_rows.file}:{number}")
             continue
         try:
             span = _parse_text_bound(line, text, discontinuous)
         except UserError as error:
-            watch.found("malformed span", number, f"text '{place.stem}': {error}")
+            bad_rows.report("malformed span", number, f"text '{path.stem}': {error}")
             good = False
             continue
         spans.append((span, number))
-    spans.sort(key=lambda found: (found[0].start, found[0].end))
+    spans.sort(key=lambda pair: (pair[0].start, pair[0].end))
     lines = tuple(number for _, number in spans)
-    marked = SpanText(
-        text, tuple(span for span, _ in spans), place.stem, watch.file, min(lines, default=1),
+    span_text = SpanText(
+        text, tuple(span for span, _ in spans), path.stem, bad_rows.file, min(lines, default=1),
         tuple(others), lines,
     )  # fmt: skip
-    return marked if not check or (good and _check_spans(marked, watch)) else None
+    return span_text if not check or (good and _check_spans(span_text, bad_rows)) else None
 
 
 def _parse_text_bound(line: str, text: str, discontinuous: Literal["error", "join"]) -> Span:
-    """The span of `T1<tab>PER 0 5<tab>words`, checked against the words it repeats."""
+    """Parse `T1<tab>PER 0 5<tab>words` and check the words against the text."""
     cells = line.split("\t")
     match = _OFFSETS.fullmatch(cells[1]) if len(cells) > 1 else None
     if match is None:
         raise UserError(
             f"'{line[:40]}' is not a text-bound line. Write T1, a tab, label start end, a tab, "
-            f"and the words covered, or {SKIP_HINT}."
+            f"and the covered words, or {SKIP_HINT}."
         )
-    pieces = [tuple(map(int, piece.split())) for piece in match[2].split(";")]
-    if len(pieces) > 1 and discontinuous == "error":
+    fragments = [tuple(map(int, fragment.split())) for fragment in match[2].split(";")]
+    if len(fragments) > 1 and discontinuous == "error":
         raise UserError(
-            f"{cells[0]} {match[1]} has {len(pieces)} pieces ({match[2]}), a span here one. "
-            "Mark one piece, or pass discontinuous='join' to take all from first to last."
+            f"{cells[0]} {match[1]} has {len(fragments)} fragments ({match[2]}); only one is "
+            "supported. Keep one, or pass discontinuous='join' to span from first to last."
         )
-    covered = " ".join(text[start:end] for start, end in pieces)
-    fits = all(0 <= start < end <= len(text) for start, end in pieces)
+    covered = " ".join(text[start:end] for start, end in fragments)
+    fits = all(0 <= start < end <= len(text) for start, end in fragments)
     if fits and len(cells) > 2 and cells[2] != _flatten(covered):
         raise UserError(
             f"{cells[0]} {match[1]} [{match[2]}) covers '{_flatten(covered)[:30]}' in the text, "
             f"but the line says '{cells[2][:30]}'. If the text has changed, correct the offsets."
         )
-    return Span(match[1], min(piece[0] for piece in pieces), max(piece[1] for piece in pieces))
+    return Span(
+        match[1],
+        min(fragment[0] for fragment in fragments),
+        max(fragment[1] for fragment in fragments),
+    )
 
 
 def _flatten(text: str) -> str:
-    """As BRAT repeats a text: on one line."""
+    """Return the text on one line, as BRAT repeats it."""
     return text.replace("\n", " ")
 
 
-def _check_spans(marked: SpanText, watch: BadRows) -> bool:
-    """Whether no span is at fault; otherwise that is a problem of this text."""
-    found = next(find_faults(marked.text, marked.spans), None)
-    if found is None:
+def _check_spans(span_text: SpanText, bad_rows: BadRows) -> bool:
+    """Return whether all spans are valid; report the first fault otherwise."""
+    fault = next(find_faults(span_text.text, span_text.spans), None)
+    if fault is None:
         return True
-    named = f"text '{marked.id}': " if marked.id else ""
-    lines = dict(zip(marked.spans, marked.lines, strict=False))
-    watch.found(found.kind, lines.get(found.span, marked.line), f"{named}{found.told}")
+    named = f"text '{span_text.id}': " if span_text.id else ""
+    lines = dict(zip(span_text.spans, span_text.lines, strict=False))
+    bad_rows.report(fault.kind, lines.get(fault.span, span_text.line), f"{named}{fault.reason}")
     return False
 
 
 def _parse_object(line: str) -> dict[str, Any] | str:
-    """The row, or what is wrong with it."""
+    """Parse a row; return a message if it is invalid."""
     try:
         row = jsonio.parse(line, "line")
     except UserError as error:
         reason = str(error).partition("JSON: ")[2]
-        return f"not JSON: {reason} Write one object a line, or {SKIP_HINT}."
+        return f"not JSON: {reason} Write one object per line, or {SKIP_HINT}."
     return (
         row
         if isinstance(row, dict)
@@ -265,11 +271,11 @@ def _parse_row(row: dict[str, Any], unit: OffsetUnit) -> SpanText:
     lowered = {key.lower(): value for key, value in row.items()}
     text = next((lowered[n] for n in TEXT_NAMES if isinstance(lowered.get(n), str)), None)
     if text is None:
-        raise UserError(f"no text; found {sorted(row)}. Call it 'text', or {SKIP_HINT}.")
+        raise UserError(f"no text; found {sorted(row)}. Name it 'text', or {SKIP_HINT}.")
     name = next((str(lowered[n]) for n in ID_NAMES if lowered.get(n) is not None), "")
     of = f"text '{name}': " if name else ""
     if has_surrogate((text, name, row.get(_span_field(row)))):
-        raise UserError(f"{of}the text or a span holds {SURROGATE_MESSAGE}")
+        raise UserError(f"{of}the text or a span contains {SURROGATE_MESSAGE}")
     spans = []
     for item in row.get(_span_field(row)) or ():
         span = _parse_span(item)

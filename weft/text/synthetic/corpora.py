@@ -1,4 +1,4 @@
-"""Texts that are always at hand: made-up ones, and prose from Python's own documentation."""
+"""Built-in corpora: synthetic texts, and prose from Python's own documentation."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ from weft.text.synthetic.memory_probe import generate_recall
 from weft.text.synthetic.reviews import generate_reviews as generate_reviews
 from weft.text.synthetic.treebank import generate_treebank as generate_treebank
 
-# Modules with long docstrings that every Python since 3.10 has; the order is part of the corpus.
+# Modules with long docstrings in every Python since 3.10; the order is part of the corpus.
 _MODULES = (
     *("argparse", "asyncio.tasks", "collections", "concurrent.futures._base", "configparser"),
     *("contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "doctest"),
@@ -26,14 +26,14 @@ _MODULES = (
     *("subprocess", "tarfile", "tempfile", "textwrap", "threading", "turtle", "typing"),
     *("unittest.case", "unittest.mock", "urllib.request", "uuid", "warnings", "weakref", "zipfile"),
 )
-_MIN_PARAGRAPH_WORDS = 8  # words of a paragraph
+_MIN_PARAGRAPH_WORDS = 8
 _MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
 _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
 
 
 @check_types
 def corpus(name: str) -> Any:
-    """A built-in corpus: 'reviews', 'recall' and 'treebank' in three splits, 'python-docs'."""
+    """Return a built-in corpus: 'reviews', 'recall' or 'treebank' (three splits), 'python-docs'."""
     if name not in CORPORA:
         raise unknown_name("corpus", name, CORPORA)
     return CORPORA[name]()
@@ -42,10 +42,10 @@ def corpus(name: str) -> Any:
 def generate_planted(
     count: int, seed: int = 0, *, classes: int = 3, decisive: int = 10, filler: int = 300
 ) -> list[Example]:
-    """Made-up texts in which one word decides the label, to see whether explanations find it.
+    """Generate texts in which one word decides the label, to test whether explanations find it.
 
-    Among 5 to 40 filler words stands, anywhere, one of the `decisive` words of a class; `id` holds
-    its span, "start:end". The words are the same for every seed, the texts are not.
+    One of the `decisive` words of a class is placed among 5 to 40 filler words; `id` holds its
+    span, "start:end". The words are the same for every seed, the texts are not.
     """
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
     names = random.Random(0)
@@ -59,24 +59,24 @@ def generate_planted(
         which = draw.randrange(classes)
         chosen = draw.choice(deciding[which * decisive : (which + 1) * decisive])
         texts = draw.choices(fill, k=draw.randint(5, 40))
-        place = draw.randint(0, len(texts))
-        start = sum(len(word) + 1 for word in texts[:place])
-        text = " ".join([*texts[:place], chosen, *texts[place:]])
+        position = draw.randint(0, len(texts))
+        start = sum(len(word) + 1 for word in texts[:position])
+        text = " ".join([*texts[:position], chosen, *texts[position:]])
         where = f"{start}:{start + len(chosen)}"
         out.append(Example(text, f"class{which}", id=where, file="planted", line=i + 1))
     return out
 
 
 def python_docs() -> list[str]:
-    """Paragraphs of English from the documentation that comes with this Python, without code.
+    """Return English paragraphs, without code, from the documentation of this Python.
 
-    The same for one version of Python; other versions have edited their documentation.
+    They depend on the version of Python.
     """
-    found: dict[str, None] = {}
+    paragraphs: dict[str, None] = {}
     for text in (*_topics(), *_docstrings()):
         for paragraph in _paragraphs(text):
-            found.setdefault(paragraph)
-    return list(found)
+            paragraphs.setdefault(paragraph)
+    return list(paragraphs)
 
 
 def _topics() -> Iterator[str]:
@@ -100,7 +100,7 @@ def _docstrings() -> Iterator[str]:
 def _paragraphs(text: str) -> Iterator[str]:
     for block in re.split(r"\n[ \t]*\n", text):
         lines = block.split("\n")
-        # Prose starts all its lines alike; code, tables, lists and signatures do not.
+        # Prose has one indent; code, tables, lists and signatures do not.
         indents = {len(line) - len(line.lstrip()) for line in lines if line.strip()}
         if len(indents) != 1:
             continue

@@ -1,6 +1,6 @@
-"""The words of the made treebank: their forms, tags and features, and what goes with what.
+"""The lexicon of the synthetic treebank: forms, tags, features and selectional preferences.
 
-Many have two uses (film, play, cook, report, that, her, read; Florence, Jordan, Press).
+Many words are ambiguous (film, play, cook, report, that, her, read; Florence, Jordan, Press).
 """
 
 from dataclasses import dataclass, replace
@@ -8,41 +8,41 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Leaf:
-    """A word with its lemma, its tags and its features."""
+    """A word with its lemma, tags and features."""
 
     form: str
     lemma: str
     upos: str
     xpos: str
     feats: str = "_"
-    feeling: int = 0  # -2 awful … 2 superb
-    turn: str = ""  # what it does to the phrase after it: "not", "more", "less", "but", "although"
+    sentiment: int = 0  # -2 awful … 2 superb
+    polarity_shift: str = ""  # "not", "more", "less", "but" or "although"
 
 
 @dataclass(frozen=True)
 class Verb:
-    """The forms of a verb; the kinds of its objects, and what it is done with."""
+    """The forms of a verb, the kinds of its objects, and its instruments."""
 
     forms: str  # base, third person, past, participle, -ing
     objects: str = ""
     tools: str = ""
-    feeling: int = 0
+    sentiment: int = 0
 
     def finite(self, tense: str, agree: str, upos: str = "VERB") -> Leaf:
-        """In the present or the past; agree is "1Sing", "3Sing" or "Plur"."""
+        """Return the present or past form; agree is "1Sing", "3Sing" or "Plur"."""
         base, third, past, *_ = self.forms.split()
         if tense == "Past":
             feats = "Mood=Ind|Tense=Past|VerbForm=Fin"
-            return Leaf(past, base, upos, "VBD", feats, self.feeling)
+            return Leaf(past, base, upos, "VBD", feats, self.sentiment)
         feats = f"Mood=Ind|Number={agree[-4:]}|Person={agree[0] if agree != 'Plur' else '3'}"
         feats += "|Tense=Pres|VerbForm=Fin"
         form, tag = (third, "VBZ") if agree == "3Sing" else (base, "VBP")
-        return Leaf(form, base, upos, tag, feats, self.feeling)
+        return Leaf(form, base, upos, tag, feats, self.sentiment)
 
-    def bare(self, place: int, tag: str, feats: str) -> Leaf:
-        """One of the forms that do not agree, by its place."""
+    def bare(self, index: int, tag: str, feats: str) -> Leaf:
+        """Return one of the non-finite forms, by its index."""
         forms = self.forms.split()
-        return Leaf(forms[place], forms[0], "VERB", tag, feats, self.feeling)
+        return Leaf(forms[index], forms[0], "VERB", tag, feats, self.sentiment)
 
     @property
     def base(self) -> Leaf:
@@ -68,7 +68,7 @@ NOUNS = {
     "food": "soup salad cake curry pie stew dish",
     "building": "house museum hotel café station bridge school library theatre office",
 }
-ATTRIBUTES = {  # what belongs to it, rather than to what is done
+ATTRIBUTES = {  # attach to the noun, not the verb
     "person": "camera phone beard umbrella hat telescope brush knife laptop map",
     "work": "map picture chorus secret",
     "food": "cream cheese basil lemon fork",
@@ -93,18 +93,18 @@ EVENTS = (
     Verb("book books booked booked booking", "building", "phone"),
     Verb("play plays played played playing", "work"),
     Verb("find finds found found finding", ANY),
-    Verb("praise praises praised praised praising", ANY, feeling=1),
-    Verb("spoil spoils spoiled spoiled spoiling", "work food", feeling=-1),
-    Verb("ruin ruins ruined ruined ruining", ANY, feeling=-2),
-    Verb("rescue rescues rescued rescued rescuing", "person work", feeling=1),
+    Verb("praise praises praised praised praising", ANY, sentiment=1),
+    Verb("spoil spoils spoiled spoiled spoiling", "work food", sentiment=-1),
+    Verb("ruin ruins ruined ruined ruining", ANY, sentiment=-2),
+    Verb("rescue rescues rescued rescued rescuing", "person work", sentiment=1),
 )
 STATES = (
-    Verb("love loves loved loved loving", ANY, feeling=2),
-    Verb("like likes liked liked liking", ANY, feeling=1),
-    Verb("enjoy enjoys enjoyed enjoyed enjoying", "work food", feeling=1),
-    Verb("admire admires admired admired admiring", ANY, feeling=1),
-    Verb("hate hates hated hated hating", ANY, feeling=-2),
-    Verb("dislike dislikes disliked disliked disliking", ANY, feeling=-1),
+    Verb("love loves loved loved loving", ANY, sentiment=2),
+    Verb("like likes liked liked liking", ANY, sentiment=1),
+    Verb("enjoy enjoys enjoyed enjoyed enjoying", "work food", sentiment=1),
+    Verb("admire admires admired admired admiring", ANY, sentiment=1),
+    Verb("hate hates hated hated hating", ANY, sentiment=-2),
+    Verb("dislike dislikes disliked disliked disliking", ANY, sentiment=-1),
     Verb("know knows knew known knowing", "person work building"),
     Verb("own owns owned owned owning", "building"),
 )
@@ -130,7 +130,7 @@ CONTROL_VERBS = (
 )
 DO, HAVE = Verb("do does did done doing"), Verb("have has had had having")
 
-SENTIMENTS = (  # how good, qualities, things
+SENTIMENTS = (  # sentiment, adjectives, nouns
     (2, "superb wonderful brilliant delightful", "masterpiece triumph delight"),
     (1, "good charming fresh clever pleasant warm", "success bargain"),
     (-1, "dull stale clumsy cold noisy slow", "mess failure"),
@@ -150,7 +150,7 @@ TOWNS = (
     "Lisbon Vienna Oslo Madrid Lyon Porto Prague Bergen Nairobi Kyoto Florence Jordan Sydney "
     "Chelsea New_Haven Port_Louis San_Marino Cape_Town"
 )
-# Names of which no list is complete; those on -ton, -ford and -ley may be anybody or anywhere.
+# Open-class names; those in -ton, -ford and -ley may be people or towns.
 NAME_STEMS = (
     "Ash Hal Nor Wes Mar Kel Lin Brad Thorn Stan Mil Whit Fen Cal Ald Bram Crow Dun Ever Glen "
     "Hart Inger Jar Lang Mor Oak Pem Rad Sel Tor Ul Wal"
@@ -166,23 +166,23 @@ SUBORDINATORS = (("although", "although"), ("while", "although"), ("because", ""
 BE = {"1Sing": ("am", "was"), "3Sing": ("is", "was"), "Plur": ("are", "were")}
 
 
-def noun(word: str, plural: bool = False, feeling: int = 0) -> Leaf:
+def noun(word: str, plural: bool = False, sentiment: int = 0) -> Leaf:
     ending = "es" if word.endswith(("sh", "ss")) else "s"
     form = word if not plural else word[:-1] + "ies" if word.endswith("y") else word + ending
     number = "Number=Plur" if plural else "Number=Sing"
-    return Leaf(form, word, "NOUN", "NNS" if plural else "NN", number, feeling)
+    return Leaf(form, word, "NOUN", "NNS" if plural else "NN", number, sentiment)
 
 
 def proper_noun(word: str) -> Leaf:
     return Leaf(word, word, "PROPN", "NNP", "Number=Sing")
 
 
-def adjective(word: str, feeling: int = 0) -> Leaf:
-    return Leaf(word, word, "ADJ", "JJ", "Degree=Pos", feeling)
+def adjective(word: str, sentiment: int = 0) -> Leaf:
+    return Leaf(word, word, "ADJ", "JJ", "Degree=Pos", sentiment)
 
 
-def adverb(word: str, turn: str = "") -> Leaf:
-    return Leaf(word, word, "ADV", "RB", turn=turn)
+def adverb(word: str, polarity_shift: str = "") -> Leaf:
+    return Leaf(word, word, "ADV", "RB", polarity_shift=polarity_shift)
 
 
 def article(word: str) -> Leaf:
@@ -195,7 +195,7 @@ def be(tense: str, agree: str) -> Leaf:
 
 
 def conjunction(word: str) -> Leaf:
-    return Leaf(word, word, "CCONJ", "CC", turn="but" if word == "but" else "")
+    return Leaf(word, word, "CCONJ", "CC", polarity_shift="but" if word == "but" else "")
 
 
 def punctuation(sign: str) -> Leaf:

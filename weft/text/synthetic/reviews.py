@@ -1,9 +1,9 @@
-"""A made-up corpus of reviews whose labels need word order, the same on every machine.
+"""A synthetic corpus of reviews whose labels depend on word order, the same on every machine.
 
-Most sentences come as twins: the same words in another order, under the opposite label. Whatever
-a bag of words answers, it answers both twins alike, so it is wrong on one of them; how far it can
-get is therefore a matter of counting (`bag_ceiling`). Some simple negations ("never, at any point,
-boring") are out of reach for a sum of word weights too; the plain rest is easy for every model.
+Most sentences come as twins: the same words in another order, with the opposite label. A bag of
+words predicts the same for both twins, so it is wrong on one of them; its best accuracy can be
+counted (`bag_of_words_ceiling`). Some simple negations ("never, at any point, boring") are beyond
+a sum of word weights too; the plain rest is easy for every model.
 """
 
 import random
@@ -20,9 +20,9 @@ SIZE = 6750
 PLAIN_FRACTION, NEGATED_FRACTION = (
     0.36,
     0.09,
-)  # the shares of easy and of simply negated sentences; the rest is twins
+)  # easy and simply negated; the rest is twins
 
-# domain: (things, their sides, good words, bad words, this one, another one)
+# domain: (things, their aspects, good words, bad words, this one, another one)
 _DOMAINS: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         "film|movie|sequel|remake|comedy|thriller|drama|documentary|series",
@@ -66,7 +66,7 @@ _VERBS = ["was", "is", "seemed", "felt", "looked"]
 _BETTER = ["better", "more enjoyable", "more convincing", "nicer"]
 _WORSE = ["worse", "less enjoyable", "less convincing", "poorer"]
 _NOT = ["not", "never", "hardly", "certainly not", "by no means", "far from", "anything but"]
-# What may stand between a word and its target; up to five words.
+# Fillers between a word and its target; up to five words.
 _GAPS = (
     *("", "", "", "", "", "", "actually", "really", "in fact", "to me", "somehow", "for once"),
     *(", to be honest ,", ", in my view ,", ", at any point ,", ", on the whole ,"),
@@ -137,25 +137,25 @@ _NEGATED = (
 
 
 def generate_reviews(seed: int = 0, size: int = SIZE) -> dict[str, list[Example]]:
-    """`size` reviews in train, dev and test (6 : 1 : 2), without a sentence in common."""
+    """Generate `size` reviews in train, dev and test (6 : 1 : 2), without common sentences."""
     writer = _ReviewWriter(seed)
-    shares = {"train": size * 6 // 9, "dev": size // 9, "test": size - size * 6 // 9 - size // 9}
-    return {split: writer.split(split, count) for split, count in shares.items()}
+    sizes = {"train": size * 6 // 9, "dev": size // 9, "test": size - size * 6 // 9 - size // 9}
+    return {split: writer.split(split, count) for split, count in sizes.items()}
 
 
 def find_twins(examples: Iterable[Example]) -> list[tuple[Example, Example]]:
-    """The (positive, negative) pairs that are made of exactly the same words."""
+    """Return the (positive, negative) pairs of exactly the same words."""
     bags: dict[tuple[str, ...], dict[str, list[Example]]] = defaultdict(lambda: defaultdict(list))
     for example in examples:
         bags[tuple(sorted(example.text.split()))][str(example.label)].append(example)
     pairs = []
-    for found in bags.values():
-        pairs += list(zip(found[POSITIVE], found[NEGATIVE], strict=False))
+    for by_label in bags.values():
+        pairs += list(zip(by_label[POSITIVE], by_label[NEGATIVE], strict=False))
     return pairs
 
 
 def bag_of_words_ceiling(examples: Sequence[Example]) -> float:
-    """The best accuracy any model can have that only sees which words occur, and how often."""
+    """Return the best accuracy of any model that sees only word counts."""
     bags: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for example in examples:
         bags[tuple(sorted(example.text.split()))][str(example.label)] += 1
@@ -163,7 +163,7 @@ def bag_of_words_ceiling(examples: Sequence[Example]) -> float:
 
 
 class _ReviewWriter:
-    """Makes sentences up; remembers them, so that none comes twice."""
+    """Generates sentences without repeating any."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -171,9 +171,9 @@ class _ReviewWriter:
 
     def split(self, name: str, count: int) -> list[Example]:
         rows: list[tuple[str, str]] = []
-        shares = (("plain", PLAIN_FRACTION), ("negated", NEGATED_FRACTION))
-        for kind, share in shares:
-            until = len(rows) + round(count * share / 2) * 2
+        fractions = (("plain", PLAIN_FRACTION), ("negated", NEGATED_FRACTION))
+        for kind, fraction in fractions:
+            until = len(rows) + round(count * fraction / 2) * 2
             while len(rows) < until:
                 rows += self._fresh(self._single(kind == "negated"))
         while len(rows) < count:
@@ -181,7 +181,7 @@ class _ReviewWriter:
             rows += pair[: count - len(rows)]
         self._shuffle(rows)
         return [
-            Example(text, label, f"{name}-{place}") for place, (text, label) in enumerate(rows, 1)
+            Example(text, label, f"{name}-{number}") for number, (text, label) in enumerate(rows, 1)
         ]
 
     def _fresh(self, pair: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -192,7 +192,7 @@ class _ReviewWriter:
         return pair
 
     def _pair(self) -> list[tuple[str, str]]:
-        """The same words in two orders, with opposite labels."""
+        """Return the same words in two orders, with opposite labels."""
         domain = self._choose(_DOMAINS)
         if self._random.random() < 0.15:
             good, bad = self._choose(domain[4].split("|")), self._choose(domain[5].split("|"))
@@ -208,7 +208,7 @@ class _ReviewWriter:
         ]
 
     def _single(self, negated: bool) -> list[tuple[str, str]]:
-        """One pattern with good words and once more with bad ones."""
+        """Return a pattern with good words and once more with bad ones."""
         domain = self._choose(_DOMAINS)
         pattern = self._framed(self._choose(_NEGATED if negated else _PLAIN))
         slots = self._slots(domain)
@@ -241,7 +241,7 @@ class _ReviewWriter:
         word = self._choose(words.split("|"))
         return f"{self._choose(_DEGREES)} {word}" if self._random.random() < 0.25 else word
 
-    # Only `random()` is promised to be the same in every version of Python.
+    # Only `random()` is guaranteed to be the same in every version of Python.
     def _choose(self, options: Sequence[Option]) -> Option:
         return options[int(self._random.random() * len(options))]
 
@@ -254,7 +254,7 @@ class _ReviewWriter:
 def _fill(pattern: str, slots: dict[str, str]) -> str:
     with_articles = {f"a{slot}": _with_article(word) for slot, word in slots.items()}
     text = " ".join(pattern.format(**slots, **with_articles).split())
-    # A gap brings its own commas; at the edge of a clause they would come twice.
+    # A gap has its own commas; at the edge of a clause they would be doubled.
     return text.replace(", , ", ", ").replace(", ; ", "; ").replace(", .", ".")
 
 

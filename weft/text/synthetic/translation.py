@@ -1,9 +1,8 @@
-"""Loomish, a made language: the sentences of the made grammar, translated by rules.
+"""A synthetic parallel corpus: generated English and its rule-based translation to Loomish.
 
-Its verbs come last and what helps them after them, adjectives behind their nouns, prepositions
-behind their phrases. Endings say which noun is an object, which are many, which are known, and when
-things happen. Names stay as they are. A word of two uses in English, to book and a book, is two
-words here: who translates must read on.
+In Loomish, verbs come last, followed by auxiliaries; adjectives follow their nouns, postpositions
+their phrases. Endings mark object, plural, definiteness and tense. Names stay. An ambiguous
+English word (to book, a book) is two words, so translation needs context.
 """
 
 import zlib
@@ -20,7 +19,7 @@ ENGLISH, LOOMISH = "en", "lo"  # endings of the files
 _ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "sh", "br", "tr"]
 _VOWELS = ["a", "e", "i", "o", "u", "ai", "ou"]
 _CODAS = ("", "", "n", "r", "l", "s")
-_AFTER_NOUN = ("amod", "nmod:poss")  # before a noun in English
+_AFTER_NOUN = ("amod", "nmod:poss")  # relations before a noun in English
 _AUXILIARIES = ("aux", "aux:pass", "cop")
 _ENDINGS = (  # of a verb, by its features
     ("Tense=Past|VerbForm=Fin", "ta"), ("Tense=Pres|VerbForm=Fin", "ri"), ("Voice=Pass", "pan"),
@@ -29,51 +28,51 @@ _ENDINGS = (  # of a verb, by its features
 
 
 def translate(sentence: Phrase) -> str:
-    """A sentence of the made grammar in Loomish."""
+    """Translate a sentence of the grammar to Loomish."""
     words = list(_translate_part(sentence))
     text = "".join(f"{'' if word in '.,?' else ' '}{word}" for word in words).strip()
     return text[0].upper() + text[1:]
 
 
 def make_stem(lemma: str, kind: str) -> str:
-    """What a word is called, by its lemma and its part of speech: always the same two syllables."""
+    """Return the two syllables of a word, determined by its lemma and part of speech."""
     number = zlib.crc32(f"{kind} {lemma}".encode())
     out = ""
     for _ in range(2):
         for sounds in (_ONSETS, _VOWELS, _CODAS):
-            number, place = divmod(number, len(sounds))
-            out += sounds[place]
+            number, index = divmod(number, len(sounds))
+            out += sounds[index]
     return out
 
 
 def generate_pairs(seed: int = 0, size: int = SIZE) -> dict[str, list[tuple[str, str]]]:
-    """`size` English sentences with their translations in train, dev and test (8 : 1 : 1)."""
+    """Generate `size` sentence pairs in train, dev and test (8 : 1 : 1)."""
     grammar = Grammar(f"loomish {seed}")
     seen: set[str] = set()
-    shares = {"train": size - 2 * (size // 10), "dev": size // 10, "test": size // 10}
+    sizes = {"train": size - 2 * (size // 10), "dev": size // 10, "test": size // 10}
     return {
         split: [
-            (made.text, translate(phrase))
-            for phrase, made in draw_sentences(grammar, split, n, seen)
+            (sentence.text, translate(phrase))
+            for phrase, sentence in draw_sentences(grammar, split, n, seen)
         ]
-        for split, n in shares.items()
+        for split, n in sizes.items()
     }
 
 
 def write_pairs(folder: Path, seed: int = 0, size: int = SIZE) -> list[Path]:
-    """Parallel files, one for each language and part."""
+    """Write parallel files, one per language and split."""
     texts = {
-        f"{split}.{ending}": "".join(f"{pair[side]}\n" for pair in made).encode()
-        for split, made in generate_pairs(seed, size).items()
+        f"{split}.{ending}": "".join(f"{pair[side]}\n" for pair in split_pairs).encode()
+        for split, split_pairs in generate_pairs(seed, size).items()
         for side, ending in enumerate((ENGLISH, LOOMISH))
     }
     return write_generated(folder, texts)
 
 
-def _translate_part(part: Part, role: str = "", known: bool = False) -> Iterator[str]:
-    """The words of a part that stands in some relation, in their order."""
+def _translate_part(part: Part, role: str = "", definite: bool = False) -> Iterator[str]:
+    """Yield the words of a part with the given relation, in order."""
     if isinstance(part, Leaf):
-        yield from _translate_word(part, role, known)
+        yield from _translate_word(part, role, definite)
     elif part.label == "NP":
         yield from _translate_nominal(part, role)
     elif part.label == "PP":
@@ -88,16 +87,14 @@ def _translate_part(part: Part, role: str = "", known: bool = False) -> Iterator
 
 
 def _translate_nominal(phrase: Phrase, role: str) -> Iterator[str]:
-    """What counts or points, the noun, what it is like and whose, then all that came after it."""
-    place = next(i for i, (relation, _) in enumerate(phrase.parts) if relation == HEAD)
-    before, after = phrase.parts[:place], phrase.parts[place + 1 :]
+    """Yield determiners, the noun, adjectives and possessors, then the rest."""
+    head = next(i for i, (relation, _) in enumerate(phrase.parts) if relation == HEAD)
+    before, after = phrase.parts[:head], phrase.parts[head + 1 :]
     articles = [p for _, p in before if isinstance(p, Leaf) and p.lemma in ("the", "a")]
     for relation, part in before:
         if relation not in _AFTER_NOUN and part not in articles:
             yield from _translate_part(part)
-    yield from _translate_part(
-        phrase.parts[place][1], role, any(p.lemma == "the" for p in articles)
-    )  # type: ignore[union-attr]
+    yield from _translate_part(phrase.parts[head][1], role, any(p.lemma == "the" for p in articles))  # type: ignore[union-attr]
     for relation, part in before:
         if relation in _AFTER_NOUN:
             yield from _translate_part(part)
@@ -106,21 +103,25 @@ def _translate_nominal(phrase: Phrase, role: str) -> Iterator[str]:
 
 
 def _translate_verbal(phrase: Phrase) -> Iterator[str]:
-    """Everything else first, then the verb, what helps it, what denies it, and what asks."""
+    """Yield everything else first, then the verb, auxiliaries, negation and question particle."""
     last = [HEAD] if phrase.label == "VP" else [HEAD, *_AUXILIARIES, "punct"]
-    denied = [p for r, p in phrase.parts if isinstance(p, Leaf) and p.turn == "not" and r != HEAD]
-    helping = [part for relation, part in phrase.parts if relation in _AUXILIARIES]
+    negations = [
+        p
+        for r, p in phrase.parts
+        if isinstance(p, Leaf) and p.polarity_shift == "not" and r != HEAD
+    ]
+    auxiliaries = [part for relation, part in phrase.parts if relation in _AUXILIARIES]
     for relation, part in phrase.parts:
-        if relation not in (*last, *_AUXILIARIES) and part not in denied:
+        if relation not in (*last, *_AUXILIARIES) and part not in negations:
             yield from _translate_part(part, relation)
-    for part in (*(p for r, p in phrase.parts if r == HEAD), *helping, *denied):
+    for part in (*(p for r, p in phrase.parts if r == HEAD), *auxiliaries, *negations):
         yield from _translate_part(part)
     if phrase.label == "SQ":
         yield "ko"
         yield "?"
 
 
-def _translate_word(leaf: Leaf, role: str, known: bool) -> Iterator[str]:
+def _translate_word(leaf: Leaf, role: str, definite: bool) -> Iterator[str]:
     if leaf.upos in ("PROPN", "PUNCT"):
         yield leaf.form
         if leaf.upos == "PROPN" and role == "obj":
@@ -128,7 +129,7 @@ def _translate_word(leaf: Leaf, role: str, known: bool) -> Iterator[str]:
         return
     out = make_stem(leaf.lemma, leaf.upos)
     if leaf.upos == "NOUN":
-        out += "u" * ("Plur" in leaf.feats) + "en" * known + "om" * (role == "obj")
+        out += "u" * ("Plur" in leaf.feats) + "en" * definite + "om" * (role == "obj")
     elif leaf.upos in ("VERB", "AUX"):
         out += next((ending for feats, ending in _ENDINGS if feats in leaf.feats), "")
     elif leaf.upos == "PRON":

@@ -1,4 +1,4 @@
-"""A made treebank: one set of sentences as CoNLL-U, named entities, brackets and rated trees."""
+"""A synthetic treebank as CoNLL-U, named entities, brackets and sentiment trees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from weft.text.synthetic.lexicon import Leaf
 from weft.text.write import write_generated
 
 SIZE = 2000
-KINDS = {  # ending of the file: what is in it
+KINDS = {  # file ending: contents
     "conllu": "tags, features, heads and relations",
-    "conll": "names of people, places and firms, IOB2",
-    "jsonl": "the same as spans in characters",
+    "conll": "names of people, places and companies, IOB2",
+    "jsonl": "the same as character spans",
     "ptb": "constituents in brackets",
-    "trees": "how good every phrase is, 0 to 4",
+    "trees": "the sentiment of every phrase, 0 to 4",
     "txt": "the plain texts",
 }
 _NO_SPACE_BEFORE = (".", ",", "?", "n't", "'s")  # no space before these
@@ -31,19 +31,19 @@ _MAX_SENTIMENT = 2
 
 @dataclass(frozen=True)
 class SyntheticSentence:
-    """A sentence with everything that is known of it."""
+    """A generated sentence with all of its annotations."""
 
     id: str
     leaves: tuple[Leaf, ...]
     forms: tuple[str, ...]
-    heads: tuple[int, ...]  # counted from 1; 0 the root
+    heads: tuple[int, ...]  # from 1; 0 for the root
     relations: tuple[str, ...]
     entities: tuple[Span, ...]  # in words
     tree: Tree  # of constituents
-    rated: Tree  # two children at every node, 0 awful to 4 superb at each
+    rated: Tree  # binary, labelled 0 awful to 4 superb
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def word_offsets(self) -> list[tuple[int, int]]:
         """(start, end) of each word in the text."""
         out: list[tuple[int, int]] = []
         for form in self.forms:
@@ -53,12 +53,12 @@ class SyntheticSentence:
 
     @property
     def text(self) -> str:
-        """The words with the spaces that belong between them."""
+        """The words with the right spaces between them."""
         return "".join(f"{'' if w in _NO_SPACE_BEFORE else ' '}{w}" for w in self.forms).strip()
 
     @property
-    def sentence(self) -> Sentence:
-        """As CoNLL-U has it."""
+    def conllu_sentence(self) -> Sentence:
+        """The sentence in CoNLL-U."""
         after = (*self.forms[1:], "")
         rows = [
             Word(
@@ -72,50 +72,50 @@ class SyntheticSentence:
         return Sentence((f"# sent_id = {self.id}", f"# text = {self.text}", *rows))
 
     @property
-    def marked(self) -> SpanText:
-        """The text with its entities in characters."""
-        at = self.places
-        spans = (Span(label, at[i][0], at[j - 1][1]) for label, i, j in self.entities)
+    def span_text(self) -> SpanText:
+        """The text with its entities as character spans."""
+        offsets = self.word_offsets
+        spans = (Span(label, offsets[i][0], offsets[j - 1][1]) for label, i, j in self.entities)
         return SpanText(self.text, tuple(spans), self.id)
 
-    def written(self, kind: str) -> str:
-        """As a file of one of KINDS has it."""
+    def format_as(self, kind: str) -> str:
+        """Format the sentence as in a file of one of KINDS."""
         if kind == "conllu":
-            return conllu.format(self.sentence)
+            return conllu.format(self.conllu_sentence)
         if kind == "conll":
             tags = schemes.spans_to_tags(self.entities, len(self.forms), "IOB2")
             rows = (f"{form}\t{tag}" for form, tag in zip(self.forms, tags, strict=True))
             return "\n".join([f"# sent_id = {self.id}", *rows, "", ""])
-        one = {
-            "jsonl": lambda: format_spans(self.marked),
+        formatters = {
+            "jsonl": lambda: format_spans(self.span_text),
             "ptb": lambda: trees.format(self.tree),
             "trees": lambda: trees.format(self.rated),
             "txt": lambda: self.text,
         }
-        return one[kind]() + "\n"
+        return formatters[kind]() + "\n"
 
 
 def generate_treebank(seed: int = 0, size: int = SIZE) -> dict[str, list[SyntheticSentence]]:
-    """`size` sentences in train, dev and test (7 : 1 : 2), none of them twice."""
+    """Generate `size` distinct sentences in train, dev and test (7 : 1 : 2)."""
     grammar = Grammar(f"treebank {seed}")
     seen: set[str] = set()
-    shares = {"train": size * 7 // 10, "dev": size // 10}
-    shares["test"] = size - sum(shares.values())
+    sizes = {"train": size * 7 // 10, "dev": size // 10}
+    sizes["test"] = size - sum(sizes.values())
     return {
-        split: [made for _, made in draw_sentences(grammar, split, n, seen)]
-        for split, n in shares.items()
+        split: [sentence for _, sentence in draw_sentences(grammar, split, n, seen)]
+        for split, n in sizes.items()
     }
 
 
 def write_treebank(
     folder: Path, parts: Mapping[str, Sequence[SyntheticSentence]] | None = None
 ) -> dict[str, list[Path]]:
-    """The files of each kind; one that is there already and says something else is left alone."""
+    """Write the files of each kind; existing files with other contents are an error."""
     parts = parts or generate_treebank()
     texts = {
-        f"{split}.{kind}": "".join(one.written(kind) for one in made).encode()
+        f"{split}.{kind}": "".join(sentence.format_as(kind) for sentence in sentences).encode()
         for kind in KINDS
-        for split, made in parts.items()
+        for split, sentences in parts.items()
     }
     paths = write_generated(folder, texts)
     return {kind: [path for path in paths if path.suffix == f".{kind}"] for kind in KINDS}
@@ -124,15 +124,15 @@ def write_treebank(
 def draw_sentences(
     grammar: Grammar, split: str, count: int, seen: set[str]
 ) -> Iterator[tuple[Phrase, SyntheticSentence]]:
-    """Sentences whose texts are not among those seen, to which they are added."""
-    found = 0
-    while found < count:
+    """Yield sentences whose texts are not in `seen`, and add them to it."""
+    drawn = 0
+    while drawn < count:
         phrase = grammar.sentence()
-        made = _build_sentence(phrase, f"{split}-{found + 1}")
-        if made.text not in seen:
-            seen.add(made.text)
-            found += 1
-            yield phrase, made
+        sentence = _build_sentence(phrase, f"{split}-{drawn + 1}")
+        if sentence.text not in seen:
+            seen.add(sentence.text)
+            drawn += 1
+            yield phrase, sentence
 
 
 def _build_sentence(phrase: Phrase, name: str) -> SyntheticSentence:
@@ -152,7 +152,7 @@ def _build_sentence(phrase: Phrase, name: str) -> SyntheticSentence:
 
 
 class _DependencyBuilder:
-    """The words of a phrase from left to right, with their heads and the names among them."""
+    """Collects the words of a phrase with their heads and the entities among them."""
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
@@ -160,18 +160,18 @@ class _DependencyBuilder:
         self.entities: list[Span] = []
 
     def through(self, part: Part) -> int:
-        """The place of the head of this part."""
+        """Return the position of the head of this part."""
         start = len(self.leaves)
         if isinstance(part, Leaf):
             self.leaves.append(part)
             return start
-        found = [(relation, self.through(inner)) for relation, inner in part.parts]
-        head = next(place for relation, place in found if relation == HEAD)
-        for i, (relation, place) in enumerate(found):
-            # "and", and the comma before it, belong to what comes after them.
-            later = [p for r, p in found[i:] if r == "conj" and relation in ("cc", "punct")]
+        dependents = [(relation, self.through(inner)) for relation, inner in part.parts]
+        head = next(position for relation, position in dependents if relation == HEAD)
+        for i, (relation, position) in enumerate(dependents):
+            # "and", and the comma before it, attach to the following conjunct.
+            later = [p for r, p in dependents[i:] if r == "conj" and relation in ("cc", "punct")]
             if relation != HEAD:
-                self.arcs[place] = ((later or [head])[0] + 1, relation)
+                self.arcs[position] = ((later or [head])[0] + 1, relation)
         if part.entity:
             self.entities.append(Span(part.entity, start, len(self.leaves)))
         return head
@@ -185,46 +185,52 @@ def _build_tree(part: Part, forms: Iterator[str]) -> Tree:
 
 @dataclass(frozen=True)
 class _RatedPhrase:
-    """A phrase, how good what it says is, and what it does to its neighbour."""
+    """A phrase with its sentiment and the polarity shift it applies to its neighbour."""
 
     tree: Tree
-    feeling: int
-    turn: str
+    sentiment: int
+    polarity_shift: str
 
 
 def _rate(part: Part, forms: Iterator[str]) -> _RatedPhrase:
-    """From the last two parts on, so that what turns a phrase round meets all that follows."""
+    """Combine from the last two parts on, so that a shifter applies to all that follows."""
     if isinstance(part, Leaf):
-        return _RatedPhrase(Tree(_label(part.feeling), next(forms)), part.feeling, part.turn)
+        return _RatedPhrase(
+            Tree(_label(part.sentiment), next(forms)), part.sentiment, part.polarity_shift
+        )
     left = [_rate(inner, forms) for _, inner in part.parts]
     while len(left) > 1:
         second, first = left.pop(), left.pop()
-        feeling, turn = _combine(first, second)
+        sentiment, polarity_shift = _combine(first, second)
         left.append(
-            _RatedPhrase(Tree(_label(feeling), children=(first.tree, second.tree)), feeling, turn)
+            _RatedPhrase(
+                Tree(_label(sentiment), children=(first.tree, second.tree)),
+                sentiment,
+                polarity_shift,
+            )
         )
     return left[0]
 
 
 def _combine(first: _RatedPhrase, second: _RatedPhrase) -> tuple[int, str]:
-    """The feeling of two neighbours, and what is left to turn."""
-    a, b = first.feeling, second.feeling
+    """Return the sentiment of two neighbours and the polarity shift still to apply."""
+    a, b = first.sentiment, second.sentiment
     sign = (b > 0) - (b < 0)
-    if first.turn == "not" and b:
-        return -sign, ""  # not superb is not quite awful
-    if second.turn == "not" and a:
+    if first.polarity_shift == "not" and b:
+        return -sign, ""  # not superb is not awful
+    if second.polarity_shift == "not" and a:
         return (a < 0) - (a > 0), ""  # loved no film
-    if first.turn in ("more", "less") and b:
-        return sign * (_MAX_SENTIMENT if first.turn == "more" else 1), ""
-    if first.turn in ("but", "although") and first.tree.word:
-        return b, first.turn
-    if second.turn == "but" or first.turn == "although":
+    if first.polarity_shift in ("more", "less") and b:
+        return sign * (_MAX_SENTIMENT if first.polarity_shift == "more" else 1), ""
+    if first.polarity_shift in ("but", "although") and first.tree.word:
+        return b, first.polarity_shift
+    if second.polarity_shift == "but" or first.polarity_shift == "although":
         return b or a, ""
-    if second.turn == "although":
+    if second.polarity_shift == "although":
         return a or b, ""
     both = max(-_MAX_SENTIMENT, min(_MAX_SENTIMENT, a + b))
-    return both, first.turn if first.turn == "not" else ""
+    return both, first.polarity_shift if first.polarity_shift == "not" else ""
 
 
-def _label(feeling: int) -> str:
-    return str(feeling + _MAX_SENTIMENT)
+def _label(sentiment: int) -> str:
+    return str(sentiment + _MAX_SENTIMENT)
