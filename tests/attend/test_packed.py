@@ -131,15 +131,15 @@ def test_pieces_are_shared_out_among_threads(count, calls, monkeypatch):
 def test_every_step_is_in_one_piece(lengths, count):
     width = max(lengths)
     pieces = list(module._split_chunks(torch.tensor(lengths).numpy(), width, count))
-    places = torch.cat([piece.places for piece in pieces]).tolist()
+    places = torch.cat([piece.positions for piece in pieces]).tolist()
     assert sorted(places) == [
         row * width + step for row, length in enumerate(lengths) for step in range(length)
     ]
     for piece in pieces:
-        assert len(piece.places) < MAX_CHUNK_STEPS + max(lengths)
+        assert len(piece.positions) < MAX_CHUNK_STEPS + max(lengths)
         assert piece.groups[0].start == 0
         ends = [group.stop for group in piece.groups]
-        assert [group.start for group in piece.groups[1:]] + [len(piece.places)] == ends
+        assert [group.start for group in piece.groups[1:]] + [len(piece.positions)] == ends
 
 
 def test_int8_is_near(calls):
