@@ -49,7 +49,7 @@ def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, follows):
     found, others, trainee = trained(gpu, follows)
     assert others == losses
     same(found, wanted)
-    assert not trainee.trouble
+    assert not trainee.speedup_failure
     assert gpu.replays > 5 > gpu.captures >= 1
 
 

@@ -1,4 +1,4 @@
-"""Texts in, Answers out: one face for every trained model."""
+"""Texts in, Answers out: one interface for every trained model."""
 
 from weft.predict.predictor import Engine, EngineOutput, Predictor, load, model_folder
 

@@ -1,4 +1,4 @@
-"""The engine around a model of the generation before."""
+"""The engine of classical models."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
 
 class ClassicEngine:
-    """Gives a classic part the face of an Engine."""
+    """Wraps a classical model as an Engine."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ClassicEngine:
             self.states = part.states
 
     def scores(self, texts: Sequence[str | Example], parts: bool = False) -> EngineOutput:
-        """Scores of each text; only a part that tags words has a weight for each of them."""
+        """Return the scores of each text; only taggers give a weight per word."""
         cut = [
             truncate_text(one, self.characters, self.policy, f"text {i}")
             for i, one in enumerate(texts, 1)
@@ -54,7 +54,7 @@ class ClassicEngine:
         return EngineOutput(found, covered, [_word_weights(one) for one in found], read)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        """Of a language model: how probable each token of each text is, in order."""
+        """Yield the token probabilities of each text, for language models."""
         return self.part.likelihoods(texts, self.space, running)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -72,7 +72,7 @@ class ClassicEngine:
 def truncate_text(
     one: str | Example, most: int, policy: Policy, where: str = ""
 ) -> tuple[str | Example, float]:
-    """A text, or two, of at most so many characters each, and the share of it that is left."""
+    """Truncate a text or a pair to so many characters each; return the fraction kept, too."""
     longest = max(len(_text(one)), len(getattr(one, "other", None) or ""))
     if not most or longest <= most:
         return one, 1.0
@@ -92,6 +92,6 @@ def _text(one: str | Example) -> str:
 
 
 def _word_weights(found: Decoded) -> tuple[tuple[int, int, float], ...]:
-    """The words' places, each with the probability of the least probable of its tags."""
+    """Return the offsets of the words, each with the lowest probability of its tags."""
     chances = found.probs.min(1).tolist()
     return tuple((*place, chance) for place, chance in zip(found.places, chances, strict=True))

@@ -1,4 +1,4 @@
-"""Answers about words as CoNLL-U: in the rows of the input, or as sentences of their own."""
+"""Word-level answers as CoNLL-U: in the rows of the input, or as new sentences."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ KINDS = ("tags", "spans", "arcs")  # what has a column to stand in
 
 
 def tag_columns(predictor: Predictor) -> tuple[str, ...]:
-    """The columns that a model's tags belong to; relations stand beside heads and are not tags."""
+    """Return the columns of a model's tags; relations belong to heads and are not tags."""
     names = getattr(predictor.space, "names", ())
     return tuple(name for name in names if name != "deprel")
 
 
 def example_of(sentence: Sentence) -> Example:
-    """A sentence as readers give it: its own words, where they stand, and their columns."""
+    """Return a sentence as an Example with words, offsets and columns."""
     text, places = locate_words(sentence, disagree="join")
     columns = {name: tuple(sentence.column(name)) for name in COLUMNS[2:]}
     words = tuple(word.form for word in sentence.words)
@@ -30,7 +30,7 @@ def example_of(sentence: Sentence) -> Example:
 
 
 def fill_columns(sentence: Sentence, said: Annotation | None, names: Sequence[str]) -> Sentence:
-    """The sentence with what is said of its words in its columns; all else stays as it was.
+    """Return the sentence with the prediction in its columns; the rest is unchanged.
 
     Tags of a column that CoNLL-U does not have stand in the last one, as Name=tag.
     """
@@ -53,7 +53,7 @@ def fill_columns(sentence: Sentence, said: Annotation | None, names: Sequence[st
 
 
 def sentence_of(said: Annotation, name: str) -> Sentence:
-    """The words of a text as a sentence without any columns yet, with the text it came from."""
+    """Return the words of a text as a sentence with empty columns and the original text."""
     text = said.text or " ".join(said.words)
     after = zip(said.places, said.places[1:], strict=False)
     close = {i for i, ((_, end), (start, _)) in enumerate(after) if end == start}
@@ -65,12 +65,12 @@ def sentence_of(said: Annotation, name: str) -> Sentence:
 
 
 def _strip_breaks(text: str) -> str:
-    """Without the breaks that would end a line or a cell; every character keeps its place."""
+    """Replace breaks that would end a line or cell by spaces; offsets are unchanged."""
     return "".join(" " if letter in "\t\n\r\v\f\x85\u2028\u2029" else letter for letter in text)
 
 
 def _set_misc(misc: str, name: str, cell: str) -> str:
-    """The last column with one more Name=cell, in place of an older one."""
+    """Return the MISC column with Name=cell set."""
     key = name[:1].upper() + name[1:]
     kept = [
         each for each in misc.split("|") if each != EMPTY_CELL and not each.startswith(f"{key}=")

@@ -1,4 +1,4 @@
-"""Measuring a predictor on labelled examples, in constant memory."""
+"""Evaluate a predictor on labelled examples, in constant memory."""
 
 import dataclasses
 import json
@@ -30,9 +30,9 @@ def evaluate(
     watch: Callable[[int], None] = lambda rows: None,
     on_example: Callable[[Example, Answer], None] | None = None,
 ) -> Metric:
-    """Answer every example and count; `predictions` receives one JSON line an example.
+    """Answer every example and return the metrics; `predictions` gets one JSON line per example.
 
-    `look` is called with every example that was measured and its answer.
+    `on_example` is called with every example that was measured and its answer.
     """
     tally = SkipCounter() if tally is None else tally
     examples = _check_examples(examples)
@@ -97,7 +97,7 @@ def _evaluate_lm(
     watch: Callable[[int], None],
     on_example: Callable[[Example, Answer], None] | None,
 ) -> Metric:
-    """The measure of texts that follow each other, by a language model."""
+    """Return the metrics of running text under a language model."""
     task: Any = predictor.task
     measure = task.build_metric(predictor.space)
     waiting: deque[Example] = deque()
@@ -141,7 +141,7 @@ def _evaluate_lm(
 
 
 def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
-    """Count what texts that follow each other cost from the end, and forget them."""
+    """Add the scores of the backward language model, and clear the examples."""
     task, engine = predictor.task, predictor.engine
     measure.backward = measure.backward or task.build_metric(predictor.space)
     found = engine.score_backward([one.text for one in examples])  # type: ignore[attr-defined]
@@ -151,14 +151,14 @@ def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Exampl
 
 
 def label_json(label: Any) -> Any:
-    """A label as JSON: of words, its columns; of answers in a passage, their texts."""
+    """Return a label as JSON: the columns of words, the texts of answers."""
     if isinstance(label, GoldAnswers):
         return list(label.texts)
     return label.columns if isinstance(label, WordAnnotations) else label
 
 
 def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> Annotation:
-    """What is right, to be drawn beside an answer: of several, the one that was given."""
+    """Return the gold annotation to draw beside an answer; of several, the predicted one."""
     task: Any = predictor.task
     if predictor.pairs:
         return task.gold(example, predictor.space, answer)
@@ -166,7 +166,7 @@ def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> A
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
-    """An answer as `predict --json` prints it."""
+    """Return an answer as `predict --json` prints it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
     if answer.blanks:
         out["blanks"] = [[list(word) for word in words] for words in answer.blanks]
@@ -186,7 +186,7 @@ def _check_examples(examples: Iterable[Example]) -> Iterator[Example]:
 
 
 def missing_label_error(task: Any, example: Example) -> UserError:
-    """What to say of a row that nothing can be measured on."""
+    """Return the error for a row without a label."""
     if hasattr(task, "missing_target_error"):
         return task.missing_target_error(example)
     return UserError(f"{example.where}: no label. Give the label column with --label.")
@@ -206,5 +206,5 @@ def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: Skip
 
 
 def metrics_json(measure: Metric) -> dict[str, Any]:
-    """A measure's figures as plain JSON values."""
+    """Return the metrics as JSON values."""
     return {name: dataclasses.asdict(figure) for name, figure in measure.compute().items()}

@@ -1,4 +1,4 @@
-"""Texts with blanks, [MASK] or <mask>: the words that fit best in each."""
+"""Fill-mask: the best words for each [MASK] or <mask> of a text."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ WORDS_PER_BLANK = 5  # words of each blank
 def fill(
     texts: Sequence[str], model: Model, indexer: Indexer, runtime: Runtime
 ) -> tuple[list[FilledMasks], np.ndarray]:
-    """What fits in the blanks of each text, and (texts,) how much of each was read."""
+    """Return the best words for the blanks of each text, and (texts,) the fraction read."""
     rows: list[MaskedRow] = []
     owners: list[int] = []
     covered = np.ones(len(texts))
@@ -45,10 +45,9 @@ def fill(
 
 
 def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow, float]]:
-    """The text as rows in which all its blanks are asked for, each with the share that is read.
+    """Return the text as rows with masked steps, each with the fraction that is read.
 
-    A text longer than what the model reads becomes a row for each blank, which stands in its
-    middle.
+    A text longer than the model's limit becomes one row per blank, centred on it.
     """
     tokenizer, frame = indexer.tokenizer, indexer.frame
     assert tokenizer.mask is not None
@@ -70,7 +69,7 @@ def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow
 
 
 def display_word(tokenizer: Tokenizer, word: int) -> str:
-    """A token as people write it; a piece that goes on with a word keeps its "##"."""
+    """Return a token as text; a subtoken that continues a word keeps its "##"."""
     entry = tokenizer.vocabulary[word]
     if entry.startswith("##"):
         return entry

@@ -1,4 +1,4 @@
-"""Texts that a model writes: what follows a prompt, or what answers a source.
+"""Text generation: continue a prompt, or answer a source.
 
 B rows   T tokens of a prompt
 """
@@ -32,7 +32,7 @@ MAX_PROMPTS = 64  # prompts that are continued together
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a text that was written."""
+    """One generated token."""
 
     text: str  # what it adds to the text; "" for the end, and while a character is not whole
     id: int
@@ -41,7 +41,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Generation:
-    """One text that a model wrote."""
+    """One generated text."""
 
     prompt: str
     text: str  # of a language model, what comes behind the prompt
@@ -51,13 +51,13 @@ class Generation:
 
     @property
     def whole(self) -> str:
-        """The prompt with what follows it."""
+        """The prompt with its continuation."""
         return self.prompt + self.text
 
 
 @dataclass(frozen=True)
 class GenerationBatch:
-    """Some prompts that a model is ready to write for, all at once."""
+    """A batch of prompts with the decoder state to generate from."""
 
     rows: list[int]  # their numbers among all prompts
     step: Callable[[Tensor, Any], tuple[Tensor, Any]]
@@ -78,7 +78,7 @@ def generate(
     only: Sequence[str] = (),
     **settings: Any,
 ) -> list[list[Generation]]:
-    """What a model writes for each prompt, best first: a language model goes on with it.
+    """Generate texts for each prompt, best first; a language model continues it.
 
     Settings are those of [generate], and the model's own where none are given: method,
     max_length, num_beams, num_return, num_samples, temperature, … `prefix` is how every
@@ -91,7 +91,7 @@ def generate(
 
 
 class Generator:
-    """A model that writes, whatever is inside: neural or of n-grams, with or without a source."""
+    """Generates text with any model: neural or n-gram, with or without a source."""
 
     def __init__(self, predictor: Predictor):
         kind = predictor.config["task"]["kind"]
@@ -109,7 +109,7 @@ class Generator:
             self._prepare_continuation()
 
     def _prepare_continuation(self) -> None:
-        """What a language model reads first, and how far it sees."""
+        """Prepare prompt continuation: the first token and the context limit."""
         engine: Any = self.engine
         if hasattr(engine, "part"):
             ngrams = engine.part.model
@@ -130,7 +130,7 @@ class Generator:
         self.continuing = PromptContinuation(own, None if limit is None else head.window)
 
     def settled(self, given: Mapping[str, Any]) -> SearchSettings:
-        """The model's own settings with those that are given in their place."""
+        """Return the model's search settings, overridden by `given`."""
         usual = self.predictor.config.get("generate") or {"method": "sample"}
         return SearchSettings(**registry.check(SearchSettings, {**usual, **given}, "[generate]"))
 
@@ -138,7 +138,7 @@ class Generator:
         self, prompts: Sequence[str | np.ndarray], settings: SearchSettings, *, prefix: str = "",
         only: Sequence[str] = (), first: int = 0, file: str = "",
     ) -> list[list[Generation]]:  # fmt: skip
-        """Some texts for each prompt; `first` is the number of the first among all that come.
+        """Generate texts for each prompt; `first` is the number of the first prompt.
 
         With a `file` the prompts are its lines, and are called so where one is wrong.
         """
@@ -159,7 +159,7 @@ class Generator:
         self, prompt: str, settings: SearchSettings, *, prefix: str = "", only: Sequence[str] = (),
         first: int = 0, file: str = "",
     ) -> Iterator[Token]:  # fmt: skip
-        """The tokens of one text as they are found; not of a beam, nor of several samples."""
+        """Yield the tokens of one text as they are generated; not for beams or several samples."""
         settings = replace(settings, check_every=1, num_samples=1)
         (job,) = self._make_batches([prompt], settings, prefix, only, first, file)
         spelling = self._make_detokenizer(prompt, job, 0)
@@ -183,7 +183,7 @@ class Generator:
                 yield Token(text, id, float(np.exp(logp)))
 
     def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
-        """How to search: by graphs of the device, unless an earlier part must be forgotten."""
+        """Return the prepared search: with CUDA graphs, unless the context must slide."""
         plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
         graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
         if isinstance(state, SlidingState):
@@ -228,7 +228,7 @@ class Generator:
     def _prompt_batches(
         self, prompts: Sequence[str], names: Sequence[str]
     ) -> Iterator[GenerationBatch]:
-        """Prompts of equal length together, each read up to its last token."""
+        """Yield batches of prompts of equal length, each read up to its last token."""
         continuing = self.continuing
         rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.ids(prompts)]
         for name, ids in zip(names, rows, strict=True):
@@ -253,7 +253,7 @@ class Generator:
     def _source_batches(
         self, prompts: Sequence[str | Example], names: Sequence[str], settings: SearchSettings
     ) -> Iterator[GenerationBatch]:
-        """What is to be answered, read by the encoder."""
+        """Yield batches of encoded sources."""
         for name, prompt in zip(names, prompts, strict=True):
             if isinstance(prompt, str) and not prompt.strip():
                 raise UserError(
@@ -281,7 +281,7 @@ class Generator:
             yield replace(job, rows=chosen, before=before, oov_words=strangers)
 
     def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
-        """The first step of some answers."""
+        """Return the batch before its first decoding step."""
         head, memory, rules = scores.head, scores.memory, NO_CONSTRAINTS
         if head.extended_vocab_start:
             decoder, state = head.decoder, scores.start()
@@ -296,7 +296,7 @@ class Generator:
         )
 
     def _engine_input(self, prompt: str | Example, where: str) -> Any:
-        """What the engine is given: a record is opened first."""
+        """Return the engine's input; records are parsed first."""
         task: Any = self.predictor.task
         if isinstance(prompt, Example):
             return prompt  # a matrix
@@ -327,7 +327,7 @@ class Generator:
         return AllowedPhrases(first, then, size=self.size + beyond, eos=self.eos, forced=room)
 
     def is_random_next(self, prompts: Sequence[str]) -> list[str]:
-        """The words of some prompts that the model has no id for, each once.
+        """Return the words of the prompts that are not in the vocabulary, each once.
 
         A model that copies or reads vectors needs none; records are checked slot by slot.
         """
@@ -349,7 +349,7 @@ class Generator:
         return list(dict.fromkeys(words))
 
     def check_known(self, texts: Sequence[str], where: Sequence[str]) -> None:
-        """A UserError that says where a text is that the model has no words for."""
+        """Raise UserError for a text with words outside the vocabulary."""
         vocabulary = self.tokenizer.vocabulary
         unknown = vocabulary.index(UNK) if UNK in vocabulary else -1
         for text, place, ids in zip(texts, where, self.tokenizer.ids(texts), strict=True):
@@ -364,7 +364,7 @@ class Generator:
 
     @property
     def _forbidden_ids(self) -> list[int]:
-        """Marks that are no text, and the word that stands for all unknown ones."""
+        """Return the ids that must not be generated: special tokens and the unknown word."""
         vocabulary = self.tokenizer.vocabulary
         marks = {vocabulary.index(mark) for mark in SPECIALS if mark in vocabulary and mark != EOS}
         if not self.continues:

@@ -1,4 +1,4 @@
-"""Recorded answers: what a model said when it was saved, asked again when it is loaded."""
+"""Golden answers: recorded when a model is saved, replayed when it is loaded."""
 
 import contextlib
 import json
@@ -48,8 +48,8 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
         )
     if not lines:
         warnings.warn(
-            f"{path}: holds no recorded answers, so nobody can tell whether this model still "
-            "answers as it did when it was saved",
+            f"{path}: holds no recorded answers, so it cannot be verified that this model "
+            "still answers as it did when it was saved",
             UserNote,
             stacklevel=4,
         )
@@ -76,13 +76,13 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
 
 
 def _recorded_input(line: dict[str, Any]) -> Any:
-    """What was asked when an answer was recorded: a text, or two."""
+    """Return the recorded input: a text, or two."""
     first = str(line["text"])
     return (first, str(line["other"])) if "other" in line else first
 
 
 def input_json(asked: Any) -> dict[str, str]:
-    """What was asked, as JSON has it."""
+    """Return an input as JSON."""
     if isinstance(asked, str):
         return {"text": asked}
     first, second = asked
@@ -90,7 +90,7 @@ def input_json(asked: Any) -> dict[str, str]:
 
 
 def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
-    """Answers in full precision, where the engine usually saves some of it."""
+    """Return answers in full precision, even if the engine usually runs in less."""
     with getattr(predictor.engine, "full_precision", contextlib.nullcontext)():
         if hasattr(predictor.task, "golden_answers"):  # it gives vectors, and no answers
             return predictor.task.golden_answers(predictor.embed(texts))
@@ -98,7 +98,7 @@ def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answ
 
 
 def _answers_agree(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
-    """Whether two answers agree, or differ only because it was a close call."""
+    """Return True if two answers agree, or differ only in a near tie."""
     if now == value:
         return True
     if isinstance(now, float) and isinstance(value, float):

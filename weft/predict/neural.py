@@ -67,7 +67,7 @@ class NeuralEngine:
         self.parser = parser  # of plain text, for a model that reads trees
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:
-        """Scores of each text; the windows of a long one count equally."""
+        """Return the scores of each text; the windows of a long one count equally."""
         if self.model.is_lm:
             return self._score_lm(texts)
         if self.model.is_mlm:
@@ -97,7 +97,7 @@ class NeuralEngine:
         return EngineOutput(merged, covered, [tuple(p) for p in pieces], read)
 
     def _score_passages(self, given: Sequence[Any]) -> EngineOutput:
-        """Where in each passage the answer stands: the best of all its windows."""
+        """Return the best answer span of each passage over all its windows."""
         store, rows = self._tokenise(given)
         windows = [passage_window(self.model, r, given[r.text].other or "", r.text) for r in rows]
         found = decode_batches(self.model, store, self.runtime) if rows else []
@@ -107,7 +107,7 @@ class NeuralEngine:
         )
 
     def _score_words(self, given: Sequence[Any]) -> EngineOutput:
-        """What is found for the words of each text; the rows of a long one follow each other."""
+        """Return word-level predictions of each text; the rows of a long one are joined."""
         store, rows = self._tokenise(given)
         found: list[list[Decoded]] = [[] for _ in given]
         for row, (table, chances) in zip(
@@ -130,7 +130,7 @@ class NeuralEngine:
         return EngineOutput(whole, covered, weights, read)
 
     def _score_lm(self, given: Sequence[str | Example]) -> EngineOutput:
-        """How probable each token of each text is, each text by itself."""
+        """Return the token probabilities of each text, scored independently."""
         texts = [one if isinstance(one, str) else one.text for one in given]
         found = list(self.likelihoods(texts))
         weights = [
@@ -141,7 +141,7 @@ class NeuralEngine:
 
     @property
     def turns(self) -> bool:
-        """Whether it is a language model that can also be asked from the end."""
+        """True for a language model that also has a backward direction."""
         return self.model.is_lm and bool(self.model.head.has_backward_lm)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
@@ -169,7 +169,7 @@ class NeuralEngine:
             yield Decoded(ids[:, None], chances, places=places)
 
     def score_backward(self, texts: Sequence[str]) -> list[Decoded]:
-        """What a language model that `turns` makes of texts that follow each other, from the end.
+        """Return the backward language model's scores of running text.
 
         The ids of each, and how probable they are, come in the order in which they are read.
         """
@@ -185,7 +185,7 @@ class NeuralEngine:
         return found[::-1]
 
     def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
-        """What each document costs a model that fills in hidden words."""
+        """Yield the masked-LM statistics of each document."""
         found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.frame, phases=False)
         for row in score_documents(
@@ -194,7 +194,7 @@ class NeuralEngine:
             yield MLMStats(*row)
 
     def _with_trees(self, texts: Sequence[Any]) -> list[Example]:
-        """The texts with their trees; without a word there is none."""
+        """Return the texts with trees; empty texts have none."""
         out = [parse_or_text(one) if isinstance(one, str) else one for one in texts]
         bare = [i for i, one in enumerate(out) if one.tree is None and one.text.strip()]
         if bare and self.parser is None:
@@ -224,7 +224,7 @@ class NeuralEngine:
         return _average_windows(found, np.array([row.text for row in rows]), len(texts))
 
     def _check_single(self) -> None:
-        """A text by itself has a vector only where each is read without the other."""
+        """Raise UserError unless the model encodes each text of a pair on its own."""
         if not self.model.pair.has_text_vectors:
             kind = self.model.parts["pair"]["kind"]
             raise UserError(
@@ -251,14 +251,14 @@ class NeuralEngine:
         return np.concatenate(vectors), np.concatenate(spans)
 
     def batches(self, texts: Sequence[Any]) -> Iterator[tuple[list[Row], Padded]]:
-        """The texts as the model meets them: rows with their offsets, and the batch they make."""
+        """Yield rows with their offsets, and the batch they form."""
         store, rows = self._tokenise(texts, spans=True)
         for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
             yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
     @contextlib.contextmanager
     def full_precision(self) -> Iterator[None]:
-        """Full precision for a while: what is recorded must not depend on how rows are batched."""
+        """Run in full precision: recorded answers must not depend on batching."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
         read: list[Any] = [e for e in self.model.embedders if hasattr(e, "numbers")]
         numbers = [embedder.weight_dtype for embedder in read]
@@ -272,7 +272,7 @@ class NeuralEngine:
                 embedder.weight_dtype = kept
 
     def quantise_weights(self, weights: str, where: str) -> None:
-        """Let pre-trained networks read with weights of this kind, on a processor."""
+        """Quantise the weights of pre-trained networks, for inference on a CPU."""
         if weights not in LINEAR_BY_DTYPE:
             raise unknown_name("choice", weights, LINEAR_BY_DTYPE, "weights")
         read: list[Any] = [e for e in self.model.embedders if hasattr(e, "blocks")]
@@ -297,7 +297,7 @@ class NeuralEngine:
     def load(
         cls, folder: Path, config: dict[str, Any], outputs: Any, device: str
     ) -> "NeuralEngine":
-        """Read back what `save` wrote; a tensor too many or too few is an error."""
+        """Load what `save` wrote; missing and extra tensors are errors."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         path = folder / "weights.safetensors"
         lengths = _length_settings(config["data"], folder / "model.json")
@@ -329,12 +329,12 @@ class NeuralEngine:
 
     @property
     def reads(self) -> str:
-        """What it wants to be given: a "text", its "words", "trees" or "vectors"."""
+        """The kind of input: "text", "words", "trees", "pairs" or "vectors"."""
         return self.model.input_kind
 
     @property
     def note(self) -> str:
-        """What one should know of its figures, and of the layers it takes its vectors from."""
+        """Notes on the metrics, and on the layers that the vectors come from."""
         mixes = [getattr(embedder, "mix", None) for embedder in self.model.embedders]
         taken = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
         return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *taken]))
@@ -387,7 +387,7 @@ class NeuralEngine:
 
 
 def _check_search(settings: Mapping[str, Any], path: Path) -> None:
-    """Refuse a search that would write for hours as soon as recorded answers are replayed."""
+    """Raise UserError for search settings that would run for hours when answers are replayed."""
     for name, most in MAX_SAVED_SEARCH.items():
         value = settings.get(name, 0)
         if isinstance(value, int) and value > most:
@@ -397,7 +397,7 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
 
 
 def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
-    """How long a text may be, what is done with a longer one, and how far its windows overlap."""
+    """Return the length limits, the truncation policy and the overlap of windows."""
     limit, policy = data.get("max_tokens"), data.get("truncate")
     # Which older models do not have:
     overlap, characters = (
@@ -418,7 +418,7 @@ def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, 
 
 
 def passage_window(model: Model, row: Row, passage: str, text: int) -> PassageWindow:
-    """A row of two texts as what it is of the second, by the steps that the head is given."""
+    """Return the part of the passage in a row, aligned with the steps of the head."""
     assert row.spans is not None
     places = row.spans.copy()
     places[: row.second] = 0
@@ -434,7 +434,7 @@ def make_indexer(
     overlap: float = DEFAULT_OVERLAP,
     characters: int = DEFAULT_MAX_CHARACTERS,
 ) -> Indexer:
-    """How a model's texts become rows: `limit` 0 means as long as the model can read.
+    """Return the indexer of a model's texts; `limit` 0 means as long as the model can read.
 
     Where nothing limits the tokens, `characters` of a text are read; of running text all are.
     """
@@ -448,7 +448,7 @@ def make_indexer(
 
 
 def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(texts,) The coverage of each text, and the fraction of its tokens that its rows hold."""
+    """Return (texts,) the coverage of each text, and the fraction of its tokens read."""
     covered, read = np.zeros(count), np.zeros(count)
     for row in rows:
         covered[row.text], read[row.text] = row.coverage, row.read_fraction
@@ -456,7 +456,7 @@ def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _average_windows(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
-    """Mean over the rows of each text."""
+    """Average the rows of each text."""
     if len(values) == count:
         return values
     out = np.zeros((count, values.shape[1]))

@@ -38,7 +38,7 @@ Input = str | Example | tuple[str, str]  # a text, or two
 
 @dataclass(frozen=True)
 class EngineOutput:
-    """What an engine found for some texts, in their order."""
+    """The output of an engine for a list of texts, in order."""
 
     scores: Any  # (texts, C), or of a model that answers at every word a value a text
     coverage: np.ndarray  # (texts,) fraction of the tokens that were read and told apart
@@ -47,7 +47,7 @@ class EngineOutput:
 
 
 class Engine(Protocol):
-    """Texts -> scores: a neural model, or one of the generation before."""
+    """Texts to scores: a neural or classical model."""
 
     def scores(self, texts: Sequence[Any], parts: bool = False) -> EngineOutput: ...
 
@@ -60,7 +60,7 @@ class Engine(Protocol):
 
 
 class Predictor:
-    """A trained model, whatever is inside: call it with texts, get an Answer for each."""
+    """A trained model of any kind: call it with texts, get an Answer for each."""
 
     def __init__(self, engine: Engine, task: Task, space: LabelSpace, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
@@ -78,7 +78,7 @@ class Predictor:
         return f"Predictor({config['task']['kind']}, {kind}{told}; {count})"
 
     def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
-        """An Answer for each text, in order; with `parts`, each token's weight if there is one.
+        """Return an Answer for each text; with `parts`, also token weights if there are any.
 
         A model of two texts is given pairs: [("A dog runs.", "A dog sleeps.")].
         """
@@ -86,7 +86,7 @@ class Predictor:
         return list(self.stream(texts, parts=parts))
 
     def stream(self, texts: Iterable[Input], *, parts: bool = False) -> Iterator[Answer]:
-        """Answers in order, a chunk at a time, for inputs that do not fit in memory.
+        """Yield answers in order, chunk by chunk, for inputs that do not fit in memory.
 
         Of an Example the words that its file gives are answered, where the model answers at each.
         """
@@ -110,17 +110,16 @@ class Predictor:
 
     @property
     def is_structured(self) -> bool:
-        """Whether it answers about the words of a text, and not only about the whole."""
+        """True if it labels the words of a text."""
         return hasattr(self.task, "gold")
 
     @property
     def pairs(self) -> bool:
-        """Whether it answers about two texts at a time."""
+        """True if its inputs are pairs of texts."""
         return getattr(self.task, "pairs", False)
 
     def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
-        """What can be asked, checked: a matrix or a pair of texts as an Example, a record as JSON,
-        for models that read such."""
+        """Return checked inputs: matrices and pairs as Examples, records as JSON."""
         own = getattr(self.engine, "reads", "") == "vectors"
         out = [
             Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
@@ -134,7 +133,7 @@ class Predictor:
         return out
 
     def _engine_input(self, one: str | Example, where: str = "input") -> str | Example:
-        """What the engine is asked: a text, or the words, tree or matrix that a file gives."""
+        """Return the engine's input: a text, or the words, tree or matrix of a file."""
         if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
             return one
         if isinstance(one, Example) and is_matrix_file(one.file):
@@ -164,12 +163,12 @@ class Predictor:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes it can answer, where there are classes."""
+        """The class labels, if there are classes."""
         return getattr(self.space, "entries", ())
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned."""
+        """The number of parameters."""
         return self.engine.parameters
 
     def save(self, folder: str | Path, golden: Sequence[Input] = (), record: Any = None) -> None:
@@ -197,7 +196,7 @@ class Predictor:
 
 
 def _model_json(folder: str | Path) -> registry.Source:
-    """Return what names the file that says which parts a model has."""
+    """Return a function that names the file of a model's parts."""
     places = (Path(folder), Path(folder) / "model")
     own = next((p for p in places if (p / "model.json").is_file()), places[0])
     return lambda name: str(own / "model.json")
@@ -253,7 +252,7 @@ def load(
 
 @contextlib.contextmanager
 def _naming_errors(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file of a model leads to into one line that names the file."""
+    """Turn any error of a damaged model file into one line that names the file."""
     folder = path.parent if path.suffix else path
     try:
         yield
@@ -274,7 +273,7 @@ def _naming_errors(path: Path) -> Iterator[None]:
 
 
 def _load_space(task: Task, path: Path) -> LabelSpace:
-    """The answers that a model can give, as its labels.json has them."""
+    """Load the label space of a model from labels.json."""
     saved = _read_json(path)
     if not isinstance(saved, dict):
         raise UserError(f"{path}: damaged (expected an object). Restore it or train again.")
@@ -285,7 +284,7 @@ def _load_space(task: Task, path: Path) -> LabelSpace:
 
 
 def _as_pair(given: Any, number: int) -> Example:
-    """A pair of texts as an Example, or a UserError that says what a model of two texts takes."""
+    """Return a pair of texts as an Example; raise UserError for anything else."""
     if isinstance(given, Example) and given.other is not None:
         return given
     if isinstance(given, (tuple, list)) and [type(one) for one in given] == [str, str]:
@@ -304,7 +303,7 @@ def chunk_size(space: Any) -> int:
 
 
 def _as_json(given: Any, number: int) -> Any:
-    """A record that is given as a dict, as it stands in a file."""
+    """Return a record given as a dict as JSON."""
     if not isinstance(given, Mapping):
         return given
     try:
@@ -328,14 +327,14 @@ def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
 
 
 def _with_text(said: Annotation | None, given: str | Example) -> Annotation | None:
-    """A structure together with the text that its places count in."""
+    """Return the annotation with the text that its offsets refer to."""
     if said is None or said.text or not said.places:
         return said
     return dataclasses.replace(said, text=given if isinstance(given, str) else given.text)
 
 
 def model_folder(folder: Path) -> Path:
-    """The model folder that a path means: itself, or the `model` inside a run folder."""
+    """Return the model folder of a path: itself, or `model` inside a run folder."""
     if not folder.exists():
         near = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
         raise UserError(f"{folder}: no such model folder.{near_miss(folder.name, near)}")
@@ -354,7 +353,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def saved_config(path: Path) -> dict[str, Any]:
-    """The configuration in a model.json, if this Weft can read it and it is whole."""
+    """Return the configuration of a model.json."""
     return _read_model_json(path)["config"]
 
 

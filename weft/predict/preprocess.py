@@ -1,4 +1,4 @@
-"""Examples made ready for a task: the words it reads, and trees from a parser where it has none."""
+"""Preprocess examples for a task: its words, and trees from a parser if the file has none."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ def preprocess(
     on_bad_row: str = "error",
     parser: Parser | None = None,
 ) -> Iterator[Example]:
-    """The examples as the task reads them; what it cannot read is an error, or left out."""
+    """Yield the examples as the task reads them; unreadable ones are an error or skipped."""
     prepare = getattr(task, "prepare", None)
     if prepare is None:
         yield from examples
@@ -38,7 +38,7 @@ def preprocess(
 
 
 def add_parses(examples: Sequence[Example], parser: Parser) -> list[Example]:
-    """The same with a tree for every text that has a word, from the parser where the file has none.
+    """Return the examples with a tree for every text, parsed if the file has none.
 
     The root has the label of the text, the nodes under it have none.
     """
@@ -53,7 +53,7 @@ def add_parses(examples: Sequence[Example], parser: Parser) -> list[Example]:
 
 
 def parse_or_text(text: str) -> Example:
-    """A text as an Example, with its tree where it is one in brackets."""
+    """Return a text as an Example, with its tree if it is a bracketed one."""
     if text.lstrip().startswith("("):
         try:
             return Example(text, tree=parse(text))
@@ -63,7 +63,7 @@ def parse_or_text(text: str) -> Example:
 
 
 def _strip_labels(tree: Tree, label: str) -> Tree:
-    """The tree with nothing but this label at its root."""
+    """Return the tree without labels except this one at its root."""
     done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
     for node in reversed(list(iter_nodes(tree))):
         own = tuple(done.pop() for _ in node.children)

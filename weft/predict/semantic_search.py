@@ -1,4 +1,4 @@
-"""Texts near a text, by the sentence vectors of any model that has them.
+"""Semantic search with the sentence vectors of any model that has them.
 
 Q queries   n texts   H width of a vector
 """
@@ -15,7 +15,7 @@ from weft.predict.predictor import CHUNK_TEXTS, Predictor
 def nearest(
     predictor: Predictor, queries: Sequence[str], texts: Iterable[str], count: int = 10
 ) -> list[list[tuple[str, float]]]:
-    """For each query the `count` texts with the highest cosine, best first; each text once.
+    """Return the `count` texts with the highest cosine for each query, best first, without copies.
 
     Texts stream by in chunks, so a file need not fit in memory.
     """
@@ -38,7 +38,7 @@ def nearest(
 def _top_texts(
     texts: Sequence[str], scores: np.ndarray, order: np.ndarray, count: int
 ) -> dict[str, float]:
-    """The first `count` different texts in an order."""
+    """Return the first `count` distinct texts in an order."""
     out: dict[str, float] = {}
     for i in order.tolist():
         if len(out) == count:
@@ -48,7 +48,7 @@ def _top_texts(
 
 
 def _normalise(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row of zeros stays one."""
+    """Normalise rows to length 1; rows of zeros stay zero."""
     vectors = np.asarray(vectors, np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1.0)

@@ -1,4 +1,4 @@
-"""Search spaces with a name."""
+"""Named search spaces."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ SAMPLERS = {"bert": "grid", "small": "random"}
 
 
 def preset(name: str, base: Config) -> dict[str, Any]:
-    """The search space of a preset, for this configuration."""
+    """Return the search space of a preset for this configuration."""
     if name not in SAMPLERS:
         raise unknown_name("preset", name, SAMPLERS)
     return dict(BERT) if name == "bert" else _small(base)
 
 
 def _small(base: Config) -> dict[str, Any]:
-    """What usually matters, around the values that the configuration has."""
+    """Return the settings that usually matter, around the configured values."""
     full = resolve_config(base)
     wanted: dict[str, Any] = {}
     if "classic" not in full:

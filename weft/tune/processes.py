@@ -1,4 +1,4 @@
-"""Several processes on one search: each is started as `python -m weft.tune.processes`."""
+"""Worker processes of a search, each started as `python -m weft.tune.processes`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from weft.tune.restart import restarts
 from weft.tune.study import Limits, Study, TrialRecord
 from weft.tune.trial import run_trials
 
-POLL_SECONDS = 0.3  # seconds between looks at what the workers have done
+POLL_SECONDS = 0.3  # between checks of the workers' progress
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -29,7 +29,7 @@ THREAD_VARIABLES = (
 def run_workers(
     study: Study, limits: Limits, workers: int, on_trial: Callable[[TrialRecord], None]
 ) -> None:
-    """Let workers do the whole search and the restarts; hear of every trial that ends."""
+    """Run the search and the restarts in workers; call `on_trial` for every finished trial."""
     workers = min(workers, available_cpus())
     share = str(max(1, available_cpus() // workers))
     logs = study.folder / "workers"
@@ -55,12 +55,12 @@ def run_workers(
         for process in running:
             process.wait()
     if all(process.returncode for process in running):
-        said = (logs / "1.txt").read_text("utf-8").strip().splitlines()
-        raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {said[-1] if said else ''}")
+        lines = (logs / "1.txt").read_text("utf-8").strip().splitlines()
+        raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {lines[-1] if lines else ''}")
 
 
 def main(folder: str, wanted: str, trust: str) -> None:
-    """The work of one worker: trials, then restarts."""
+    """Run one worker: trials, then restarts."""
     with trusting(json.loads(trust)):
         _work(folder, wanted)
 

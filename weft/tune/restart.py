@@ -1,4 +1,4 @@
-"""Random restarts: the tuned configuration and the one it came from, with seeds of their own."""
+"""Random restarts of the tuned configuration and of the one it came from, with new seeds."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ from weft.tune.trial import error_line
 
 RESULT = "result.json"
 ANSWER_KEYS = ("text", "label", "value", "tokens")  # of an answer, for the paired test
-MIN_GAIN_FRACTION = 0.5  # of what the other restarts gain; a restart that gains less has collapsed
+MIN_GAIN_FRACTION = 0.5  # of the other restarts' gain; below it a restart has collapsed
 
 Which = Literal["tuned", "start"]
 Answers = Sequence[Mapping[str, Any]]  # lines of predictions.jsonl
@@ -37,7 +37,7 @@ Answers = Sequence[Mapping[str, Any]]  # lines of predictions.jsonl
 
 @dataclass(frozen=True)
 class Restart:
-    """One training with one seed, after the search."""
+    """One run with one seed, after the search."""
 
     which: Which
     seed: int
@@ -54,7 +54,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Restarts:
-    """Both configurations over the same seeds, and how sure their difference is."""
+    """Both configurations over the same seeds, and the p-value of their difference."""
 
     tuned: tuple[Restart, ...]
     start: tuple[Restart, ...]
@@ -63,20 +63,20 @@ class Restarts:
     n: int  # texts
 
     def spread(self, which: Which, split: str, collapsed: bool = True) -> Spread | None:
-        """Mean and deviation over the seeds that were trained, collapsed ones included or not."""
+        """Return mean and deviation over the seeds, with or without collapsed runs."""
         group = self.tuned if which == "tuned" else self.start
         found = [r.value(split) for r in group if collapsed or not r.collapsed]
         kept = [value for value in found if value is not None]
         return summarise_seeds(kept) if kept else None
 
     def collapses(self, which: Which) -> str:
-        """Which restarts collapsed, in words; nothing where none did."""
+        """Describe which restarts collapsed, or return ""."""
         group = self.tuned if which == "tuned" else self.start
         seeds = [r.seed for r in group if r.collapsed]
         return describe_collapses(seeds, len(group), "restarts") if seeds else ""
 
     def best(self, higher_is_better: bool) -> Restart | None:
-        """The tuned restart that is best on dev."""
+        """Return the tuned restart that is best on dev."""
         able = [r for r in self.tuned if r.dev is not None]
         sign = 1 if higher_is_better else -1
         return max(able, key=lambda r: sign * (r.dev or 0.0), default=None)
@@ -88,7 +88,7 @@ def restarts(
     limits: Limits,
     on_restart: Callable[[Restart], None] = lambda restart: None,
 ) -> Restarts:
-    """Train what is not trained yet, sharing the work with other processes, and compare."""
+    """Train the missing restarts, sharing the work with other processes, and compare."""
     configs: dict[Which, Config] = {"tuned": study.plan.config(settings), "start": study.plan.base}
     if resolve_config(configs["tuned"]) == resolve_config(configs["start"]):
         del configs["start"]  # the search led back to where it began
@@ -108,12 +108,12 @@ def restarts(
 
 
 def restart_dir(folder: Path, which: Which, seed: int) -> Path:
-    """The run folder of a restart."""
+    """Return the run folder of a restart."""
     return folder / "restarts" / f"{which}-{seed}"
 
 
 def compare_groups(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
-    """Both groups with their collapsed members named, and the paired test between them."""
+    """Return both groups with collapsed runs marked, and the paired test between them."""
     split: Literal["dev", "test"] = "test" if study.plan.base["data"].get("test") else "dev"
     named, found = [], []
     for group in (tuned, start):
@@ -128,7 +128,7 @@ def compare_groups(study: Study, tuned: Sequence[Restart], start: Sequence[Resta
 
 
 def _p_value(plan: SearchSpec, tuned: Sequence[Answers], start: Sequence[Answers]) -> float | None:
-    """How likely so large a difference is by chance, each text's score the mean over the seeds."""
+    """Return the p-value of the difference; each text's score is the mean over the seeds."""
     full = resolve_config(plan.base)
     if full["task"].get("kind") in text_scores.TEXT_TASKS:
         made = text_scores.compare_systems(build_task(full), plan.metric, tuned, start)
@@ -143,7 +143,7 @@ def mark_collapsed(
     split: str,
     plan: SearchSpec,
 ) -> tuple[Restart, ...]:
-    """The group, with a reason at each member that learned nothing where the others did."""
+    """Return the group with a reason at each run that learned nothing."""
     sign = 1 if plan.higher_is_better else -1
     floors = [constant_baseline(each, plan.metric) for each in answers]
     gains = [
@@ -175,7 +175,7 @@ def mark_collapsed(
 def _run_restart(
     study: Study, which: Which, seed: int, config: Config, device: str, wait: bool
 ) -> Restart | None:
-    """The restart, trained now or earlier; None while another process is at it."""
+    """Return the restart, trained now or earlier; None while another process trains it."""
     folder = restart_dir(study.folder, which, seed)
     digest = _digest(config, study.plan)
     held = file_lock(study.folder, f"{which}-{seed}")
@@ -215,7 +215,7 @@ def _train(
 
 
 def _collapse_note(plan: SearchSpec, record: dict[str, Any]) -> str:
-    """A reason where the loss never fell; not of text itself, which is learned slowly."""
+    """Return a reason if the loss never decreased; language models learn slowly and are exempt."""
     kind = plan.base["task"].get("kind", "classify")
     return "" if kind in (*text_scores.TEXT_TASKS, "masked") else loss_never_decreased(record)
 
@@ -234,7 +234,7 @@ def _digest(config: Config, plan: SearchSpec) -> str:
 
 
 def _answers(folder: Path) -> Answers:
-    """What was said of every text the restart was measured on, beside what is right."""
+    """Return the predictions of a restart with their labels."""
     path = folder / "predictions.jsonl"
     return list(_lines(path)) if path.is_file() and (folder / RESULT).is_file() else []
 
@@ -247,12 +247,12 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _pairs(answers: Answers) -> list[tuple[Any, Any]]:
-    """(label, answer) of each text."""
+    """Return (label, prediction) of each text."""
     return [(answer["label"], answer["value"]) for answer in answers]
 
 
 def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
-    """How well each text was answered: right or wrong, or minus the squared error of a number."""
+    """Return the score of each text: 1 or 0, or minus the squared error of a number."""
     return np.array(
         [
             -((float(gold) - said) ** 2) if _number(said) else float(_plain(gold) == _plain(said))

@@ -1,4 +1,4 @@
-"""Which point of the space to try next: a function of what was tried, so that it can go on."""
+"""Samplers: the next point is a function of the trials so far, so that a search can resume."""
 
 import warnings
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Point = tuple[Any, ...]  # one stored value a dimension
 
 
 def check_sampler(sampler: str, dimensions: Sequence[Dimension]) -> None:
-    """A grid can be gone through only where its points can be counted."""
+    """Raise UserError if the sampler is a grid whose points cannot be counted."""
     if sampler != "grid" or grid(dimensions) is not None:
         return
     for dimension in dimensions:
@@ -36,7 +36,7 @@ def propose(
     first: Point | None,
     higher_is_better: bool,
 ) -> Point | None:
-    """The next point, or None when the whole space was tried.
+    """Return the next point, or None if the whole space was tried.
 
     `trials` are Optuna's, those under way included. The seed and their number decide the draw, not
     the state of a generator, so a search that was interrupted takes the points it would have taken.
@@ -55,12 +55,12 @@ def propose(
         return _sample_untried(points, tried, number)
     point = _sample_with_optuna(dimensions, sampler, number, trials, higher_is_better)
     if points is not None and point in tried:
-        return _sample_untried(points, tried, number)  # training it again would tell nothing new
+        return _sample_untried(points, tried, number)  # already trained
     return point
 
 
 def distributions(dimensions: Sequence[Dimension]) -> dict[str, Any]:
-    """The space in Optuna's words."""
+    """Return the space as Optuna distributions."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,
@@ -93,7 +93,7 @@ def _sample_with_optuna(
     trials: Sequence[Any],
     higher_is_better: bool,
 ) -> Point:
-    """What Optuna's sampler draws, asked of a copy so that the study holds only what is trained."""
+    """Sample from Optuna, on a copy so that the study holds only trained points."""
     import optuna
 
     with warnings.catch_warnings():

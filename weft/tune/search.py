@@ -1,4 +1,4 @@
-"""The whole of a tuning: plan, search, restarts, and what is left in the folder.
+"""Tune a configuration: plan, search, restarts, and the files of the result.
 
 OUT/study.db  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune.json
 """
@@ -33,7 +33,7 @@ from weft.tune.space import Dimension, flatten, grid, make_dimensions, value_at
 from weft.tune.study import Limits, SearchSpec, Study, TrialRecord, import_optuna
 from weft.tune.trial import run_trials, trial_dir
 
-DEFAULT_TRIALS = 20  # when neither a number nor a time is given
+DEFAULT_TRIALS = 20  # without --trials and --minutes
 SEARCH_FILES = (
     "study.db",
     "locks",
@@ -51,7 +51,7 @@ SearchCallback = Callable[[TrialRecord | Restart, str, int | None], None]
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a search led to."""
+    """The result of a search."""
 
     folder: Path
     plan: SearchSpec
@@ -67,7 +67,7 @@ class TuneResult:
         return self.plan.metric
 
     def ranked(self) -> list[TrialRecord]:
-        """Complete trials, best first."""
+        """Return the complete trials, best first."""
         done = (row for row in self.rows if row.state == "complete")
         return sorted(done, key=self.plan.rank)
 
@@ -87,11 +87,11 @@ class TuneResult:
 
 
 def ignore_trial(news: "TrialRecord | Restart", metric: str, total: int | None) -> None:
-    """Hear of a trial and tell nobody."""
+    """Do nothing."""
 
 
 def ignore_message(text: str) -> None:
-    """Hear a line and tell nobody."""
+    """Do nothing."""
 
 
 @registry.check_types
@@ -138,20 +138,20 @@ def tune(
 
 def _run(study: Study, limits: Limits, workers: int, on_trial: SearchCallback) -> TuneResult:
 
-    def heard(news: TrialRecord | Restart) -> None:
+    def report(news: TrialRecord | Restart) -> None:
         on_trial(news, study.plan.metric, limits.trials)
 
     if workers > 1:
-        run_workers(study, limits, workers, heard)
-    run_trials(study, limits, heard)
+        run_workers(study, limits, workers, report)
+    run_trials(study, limits, report)
     best = study.best()
     if best is None:
         reasons = [row.reason for row in study.rows() if row.state == "failed"]
         why = f" The first said: {reasons[0]}" if reasons else ""
-        raise UserError(f"No trial of {study.folder} came to an end with a figure.{why}")
+        raise UserError(f"No trial of {study.folder} finished with a metric.{why}")
     again = None
     if limits.seeds:
-        again = restarts(study, best.settings, limits, heard)
+        again = restarts(study, best.settings, limits, report)
     with study.lock:  # processes that search together end together
         return _write_result(study, limits, best, again)
 
@@ -159,7 +159,7 @@ def _run(study: Study, limits: Limits, workers: int, on_trial: SearchCallback) -
 def _write_result(
     study: Study, limits: Limits, best: TrialRecord, again: Restarts | None
 ) -> TuneResult:
-    """Leave the configuration, the model and the record."""
+    """Write the best configuration, its model and tune.json."""
     folder, plan = study.folder, study.plan
     tuned_config = plan.config(best.settings)
     sections = {k: v for k, v in tuned_config.sections.items() if k != "recipe"}
@@ -203,7 +203,7 @@ def _make_spec(
     dimensions: tuple[Dimension, ...],
     on_message: Callable[[str], None] = lambda text: None,
 ) -> SearchSpec:
-    """What is the same for every trial; the data is looked at now, not after an hour."""
+    """Return what all trials share; the data is checked now, not after an hour."""
     full = resolve_config(base)
     data = Data(**full["data"])
     if "-" in (data.train, data.dev, data.test):
@@ -272,7 +272,7 @@ def _without_search(config: Config) -> Config:
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> Path:
-    """Make the folder, or say why an existing one is not touched."""
+    """Create the folder; raise UserError if an existing one must not be touched."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder} is a file; give a folder to -o.")

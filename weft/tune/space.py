@@ -1,4 +1,4 @@
-"""What a search may vary: written in [search] or as --search, checked before any training."""
+"""The search space, from [search] or --search, checked before any training."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef]
 
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
-MAX_GRID_POINTS = 100_000  # points of a space that is gone through one by one
+MAX_GRID_POINTS = 100_000  # of a space that is enumerated
 WORD_OUTPUTS = ((("a", "b"), ""),) * 2  # outputs of a head that answers at every word
 DECODER_OUTPUTS = (8, 6, 7)  # vocabulary size, id of BOS, id of EOS
 # Options of [task] that change how, not what, is learned; those of [data] leave dev as it is.
@@ -33,20 +33,20 @@ OPTIONS = ("low", "high", "log", "step")
 
 @dataclass(frozen=True)
 class Choices:
-    """A setting that takes one of a few values."""
+    """A setting with a list of values."""
 
     key: str
     values: tuple[Any, ...]
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """The values as a study stores them: a list becomes its text."""
+        """The values as a study stores them; lists become text."""
         return tuple(
             v if isinstance(v, (bool, int, float, str)) else to_toml(v) for v in self.values
         )
 
     def value(self, name: Any) -> Any:
-        """The value that a study stored."""
+        """Return the value that a study stored."""
         return self.values[self.names.index(name)]
 
     def points(self) -> list[Any]:
@@ -59,7 +59,7 @@ class Choices:
         return self.names[self.values.index(value)]
 
     def to_config(self) -> Any:
-        """As a configuration writes it."""
+        """Return the dimension as a configuration writes it."""
         return list(self.values)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Range:
-    """A number between two ends, whole where the setting is whole."""
+    """A range of numbers, whole if the setting is whole."""
 
     key: str
     low: float
@@ -81,7 +81,7 @@ class Range:
         return int(stored) if self.whole else float(stored)
 
     def points(self) -> list[Any] | None:
-        """Every value where they can be counted, else None."""
+        """Return all values if they can be counted, else None."""
         step = self.step or (1 if self.whole and not self.log else None)
         if step is None:
             return None
@@ -102,7 +102,7 @@ class Range:
         return self.value(value)
 
     def to_config(self) -> Any:
-        """As a configuration writes it."""
+        """Return the dimension as a configuration writes it."""
         out: dict[str, Any] = {"low": self.low, "high": self.high}
         return (
             out | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
@@ -117,7 +117,7 @@ Dimension = Choices | Range
 
 
 def parse(texts: Iterable[str]) -> dict[str, Any]:
-    """`--search` texts as [search] would hold them: 'a.b=1,2', 'a.b=1e-4..1e-2 log'."""
+    """Parse `--search` texts to what [search] would hold: 'a.b=1,2', 'a.b=1e-4..1e-2 log'."""
     out: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -131,7 +131,7 @@ def parse(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A [search] table with dotted keys, however they were written in TOML."""
+    """Return a [search] table with dotted keys, however it was written in TOML."""
     out: dict[str, Any] = {}
     for name, value in section.items():
         if isinstance(value, Mapping) and not set(value) & set(OPTIONS):
@@ -142,16 +142,14 @@ def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def make_dimensions(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
-    """The dimensions of a search; a UserError for whatever could not be trained."""
+    """Return the dimensions of a search; raise UserError for settings that cannot be trained."""
     full = resolve_config(base)
     found = []
     for key, spec in wanted.items():
         _check_key(key, base)
         _check_spec(f"search '{key}'", spec)
         first = spec["low"] if isinstance(spec, Mapping) else spec[0]
-        resolve_config(
-            base.with_values({key: first}, "search")
-        )  # a name nobody knows is refused here
+        resolve_config(base.with_values({key: first}, "search"))  # unknown names raise here
         dimension = _dimension(key, spec, full)
         ends = (
             dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
@@ -171,7 +169,7 @@ def make_dimensions(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension,
 
 
 def check_buildable(config: Config) -> dict[str, Any]:
-    """The filled configuration, of which every part can really be made."""
+    """Return the resolved configuration after building every part once."""
     full = resolve_config(config)
     if "classic" in full:
         registry.build("classic", full["classic"])
@@ -186,7 +184,7 @@ def check_buildable(config: Config) -> dict[str, Any]:
 
 
 def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
-    """Every point of a space as a study stores it; None where there are too many to count."""
+    """Return all points of a space as stored; None if there are too many."""
     each = [dimension.points() for dimension in dimensions]
     if any(points is None for points in each):
         return None
@@ -197,12 +195,12 @@ def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
 
 
 def to_settings(point: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Any]:
-    """What a study stored as settings: {'encoder.hidden': 128}."""
+    """Return a stored point as settings: {'encoder.hidden': 128}."""
     return {d.key: d.value(point[d.key]) for d in dimensions}
 
 
 def base_point(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...] | None:
-    """The configuration as it came as a point of the space, if it lies in it."""
+    """Return the base configuration as a point of the space, if it lies in it."""
     full, out = resolve_config(base), []
     for dimension in dimensions:
         value = value_at(full, dimension.key)
@@ -213,7 +211,7 @@ def base_point(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...]
 
 
 def value_at(full: Any, key: str) -> Any:
-    """The value of a dotted key in filled sections."""
+    """Return the value of a dotted key in resolved sections."""
     for step in key.split("."):
         full = full[int(step)] if isinstance(full, list) else full.get(step)
     return list(full) if isinstance(full, tuple) else full
@@ -242,7 +240,7 @@ def _number(text: str) -> int | float:
 
 
 def _parse_list(value: str) -> list[Any]:
-    """Values between commas; each is TOML, and bare words are texts."""
+    """Parse comma-separated values; each is TOML, bare words are strings."""
     try:
         return list(tomllib.loads(f"value = [{value}]")["value"])
     except tomllib.TOMLDecodeError:
@@ -256,7 +254,7 @@ def _parse_list(value: str) -> list[Any]:
 
 
 def _check_key(key: str, base: Config) -> None:
-    """Refuse what is not a setting of this configuration, or what trials could not differ in."""
+    """Raise UserError for unknown settings and for those that trials must share."""
     section, _, name = key.partition(".")
     where = f"search '{key}'"
     if section not in SETTING_SECTIONS:
@@ -280,7 +278,7 @@ def _check_key(key: str, base: Config) -> None:
 
 
 def _check_spec(where: str, spec: Any) -> None:
-    """Whether it is a list of different values or a range with two ends."""
+    """Raise UserError unless the spec is a list of distinct values or a range."""
     if isinstance(spec, list):
         names = [to_toml(value) for value in spec]
         if twice := [name for name in names if names.count(name) > 1]:
@@ -338,7 +336,7 @@ def _is_whole(where: str, hint: Any) -> bool:
 
 
 def _type_hint(full: dict[str, Any], key: str) -> Any:
-    """The annotation of a setting: of a section's dataclass, or of a part's constructor."""
+    """Return the type annotation of a setting, from its dataclass or constructor."""
     section, *rest = key.split(".")
     owners: dict[str, Any] = {"train": Settings, "data": Data}
     if section in owners:
@@ -353,7 +351,7 @@ def _type_hint(full: dict[str, Any], key: str) -> Any:
 
 
 def _numeric_settings(full: dict[str, Any]) -> list[str]:
-    """Names of the numbers in a configuration: what a search is usually about."""
+    """Return the names of the numeric settings of a configuration."""
     out = []
     for section, table in full.items():
         tables = enumerate(table) if isinstance(table, list) else [("", table)]

@@ -1,7 +1,7 @@
-"""The study of one folder: who tries what, shared by processes, alive after any of them is killed.
+"""The study of one folder: trials shared by processes, which survives any of them being killed.
 
 Every decision is taken under one file lock, and each trial holds a lock of its own as long as its
-process lives. A running trial whose lock is free has lost its process: it is tried again at once.
+process lives. A running trial whose lock is free has lost its process and is queued again.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ State = Literal["complete", "pruned", "failed", "killed", "running", "waiting"]
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One trial, as it stands."""
+    """The record of one trial."""
 
     number: int  # from 1
     state: State
@@ -44,7 +44,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """What the trials of a folder have in common; kept in the study, compared when it goes on."""
+    """What all trials of a folder share; saved in the study and compared on resuming."""
 
     base: Config
     dimensions: tuple[Dimension, ...]
@@ -68,17 +68,17 @@ class SearchSpec:
         return cls(base, make_dimensions(flatten(saved["search"]), base), *rest)
 
     def config(self, settings: Mapping[str, Any]) -> Config:
-        """The configuration of one trial."""
+        """Return the configuration of one trial."""
         return self.base.with_values(settings, "search")
 
     def rank(self, row: "TrialRecord") -> tuple[float, int]:
-        """Sorts finished trials best first, equals in the order in which they began."""
+        """Return a sort key: finished trials best first, ties by number."""
         return (-1 if self.higher_is_better else 1) * (row.value or 0.0), row.number
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How one command goes about the search; another command may go on otherwise."""
+    """The limits and options of one command; another may resume with others."""
 
     sampler: Sampler = "tpe"
     seed: int = 1
@@ -133,11 +133,11 @@ class Study:
         self.storage.engine.dispose()
 
     def rows(self) -> list[TrialRecord]:
-        """Every trial, in the order in which they began."""
+        """Return all trials, in starting order."""
         return [self._row(trial) for trial in self._trials()]
 
     def claim(self, limits: Limits) -> ClaimedTrial | None:
-        """The next trial for this process, or None when enough have begun or all was tried."""
+        """Claim the next trial for this process; None if enough were started or all were tried."""
         optuna = import_optuna()
         self.study.pruner = (
             optuna.pruners.MedianPruner(
@@ -172,7 +172,7 @@ class Study:
     def finish(
         self, taken: ClaimedTrial, value: float | None, reason: str = "", failed: bool = False
     ) -> None:
-        """Write down how a trial ended: with a value, pruned, or failed for a reason."""
+        """Record the end of a trial: with a value, pruned, or failed for a reason."""
         from optuna.trial import TrialState
 
         with self.lock:
@@ -183,7 +183,7 @@ class Study:
         taken.lock.release()
 
     def wait(self) -> bool:
-        """Wait for the trials of other processes; whether one of them was left unfinished."""
+        """Wait for the trials of other processes; return True if one was left unfinished."""
         for row in self.rows():
             if row.state == "running":
                 with self._trial_lock(row.number):
@@ -191,17 +191,17 @@ class Study:
         return any(row.state in ("running", "waiting") for row in self.rows())
 
     def best(self) -> TrialRecord | None:
-        """The finished trial with the best value; of equals the first."""
+        """Return the finished trial with the best value; of equals the first."""
         done = [row for row in self.rows() if row.state == "complete"]
         return min(done, key=self.plan.rank, default=None)
 
     def importance(self) -> dict[str, float]:
-        """How much of the values' variance each setting explains (fANOVA; Hutter et al. 2014)."""
+        """Return the fraction of variance each setting explains (fANOVA; Hutter et al. 2014)."""
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
         done = [row for row in self.rows() if row.state == "complete"]
         if len(done) < 10 or len({row.value for row in done}) < 2:
-            return {}  # a forest on so few points would tell a story
+            return {}  # too few points for a forest
         found = get_param_importances(self.study, evaluator=FanovaImportanceEvaluator(seed=0))
         return {key: float(share) for key, share in found.items()}
 
@@ -213,11 +213,11 @@ class Study:
         return sqlite3.connect(path, timeout=SQLITE_TIMEOUT, check_same_thread=False)
 
     def _trial_lock(self, number: int) -> Any:
-        """The lock that a trial holds as long as its process lives."""
+        """Return the lock that a trial holds while its process lives."""
         return file_lock(self.folder, f"trial-{number:03d}")
 
     def _requeue_lost(self) -> None:
-        """Queue again what was running in processes that are gone; called under the lock."""
+        """Queue the trials of dead processes again; called under the lock."""
         from optuna.trial import TrialState
 
         for trial in self._trials():
@@ -254,7 +254,7 @@ class Study:
 
 
 def check_same(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """A search that goes on must be the search that began."""
+    """Raise UserError unless a resumed search is the one that was started."""
     advice = "Choose another folder with -o, or pass --overwrite to begin anew."
     before, after = saved["search"], now["search"]
     for key in sorted({*before, *after}):
@@ -270,7 +270,7 @@ def check_same(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def import_optuna() -> Any:
-    """Optuna, told to be silent."""
+    """Return the optuna module, with logging off."""
     try:
         import optuna
     except ImportError:
@@ -280,7 +280,7 @@ def import_optuna() -> Any:
 
 
 def file_lock(folder: Path, name: str) -> Any:
-    """A lock between processes that is free again when its owner is gone, however it went."""
+    """Return an inter-process lock that is released when its owner dies."""
     from filelock import FileLock  # comes with torch
 
     return FileLock(folder / "locks" / f"{name}.lock")
@@ -288,7 +288,7 @@ def file_lock(folder: Path, name: str) -> Any:
 
 @contextlib.contextmanager
 def try_lock(held: Any) -> Iterator[bool]:
-    """Whether nobody holds a lock; while it is looked at, nobody can take it."""
+    """Yield True with the lock held, or False if another process holds it."""
     from filelock import Timeout
 
     try:

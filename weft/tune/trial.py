@@ -1,4 +1,4 @@
-"""The work of one process: take trials until there are none left, train each in its own folder."""
+"""Run trials in one process until none are left, each in its own folder."""
 
 import contextlib
 import math
@@ -12,14 +12,14 @@ from weft.errors import UserError
 from weft.run.train import EvalCallback, StopTraining, train
 from weft.tune.study import ClaimedTrial, Limits, Study, TrialRecord
 
-KEPT_TRIALS = 3  # of the best trials keep their weights; the rest would fill the disk
+KEPT_TRIALS = 3  # the best keep their weights; the rest would fill the disk
 WEIGHT_FOLDERS = ("model", "checkpoints")
 
 TrialCallback = Callable[[TrialRecord], None]
 
 
 def run_trials(study: Study, limits: Limits, on_trial: TrialCallback = lambda row: None) -> None:
-    """Try what is left to try; `told` hears of every trial that ends, of other processes too."""
+    """Run the remaining trials; call `on_trial` for every finished one, also of other processes."""
     known = {row.number for row in study.rows() if row.over}
 
     def news() -> None:
@@ -41,11 +41,11 @@ def run_trials(study: Study, limits: Limits, on_trial: TrialCallback = lambda ro
 
 
 def run_trial(study: Study, taken: ClaimedTrial, device: str) -> None:
-    """One trial, from its settings to its value; what goes wrong is the trial's own end only."""
+    """Run one trial; an error ends only this trial."""
     folder = trial_dir(study.folder, taken.number)
     plan = study.plan
     try:
-        # The test file is not even named: nobody can look at it during the search.
+        # The test file is not even named, so the search cannot use it.
         config = plan.config(taken.settings).with_values({"data.test": ""}, "search")
         outcome = train(
             config, folder, device=device, quiet=True, on_evaluate=make_callback(study, taken)
@@ -62,10 +62,10 @@ def run_trial(study: Study, taken: ClaimedTrial, device: str) -> None:
 
 
 def make_callback(study: Study, taken: ClaimedTrial) -> EvalCallback:
-    """Tells the study of every evaluation, and stops the training when others were better."""
+    """Return a callback that reports evaluations and stops trials that the pruner rejects."""
     count = 0
 
-    def heard(step: int, figures: dict[str, float]) -> None:
+    def report(step: int, figures: dict[str, float]) -> None:
         nonlocal count
         count += 1  # not `step`: with another batch size, evaluations have other steps
         taken.trial.report(figures[study.plan.metric], count)
@@ -74,11 +74,11 @@ def make_callback(study: Study, taken: ClaimedTrial) -> EvalCallback:
                 f"at evaluation {count} its best was worse than the median of the others"
             )
 
-    return heard
+    return report
 
 
 def error_line(error: Exception, folder: Path) -> str:
-    """An error as one line; a surprise leaves its traceback in the folder."""
+    """Return an error as one line; an unexpected one leaves its traceback in the folder."""
     if isinstance(error, UserError):
         return str(error)
     with contextlib.suppress(OSError):
@@ -88,12 +88,12 @@ def error_line(error: Exception, folder: Path) -> str:
 
 
 def trial_dir(folder: Path, number: int) -> Path:
-    """The run folder of a trial."""
+    """Return the run folder of a trial."""
     return folder / "trials" / f"{number:03d}"
 
 
 def prune_weights(study: Study) -> None:
-    """Remove the weights of all trials but those under way and the best few."""
+    """Remove the weights of all trials except running ones and the best few."""
     with study.lock:
         rows = study.rows()
         done = sorted((r for r in rows if r.state == "complete"), key=study.plan.rank)
