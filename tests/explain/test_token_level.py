@@ -278,7 +278,7 @@ def test_a_network_is_explained_from_the_pieces_of_its_words_on():
     hidden[hidden > 0] = predictor.engine.indexer.tokenizer.unknown + 1
     with torch.no_grad():
         ends = [
-            float(spot._read(spot.model, spot.model.embed(source))[0].double()
+            float(spot._choice_scores(spot.model, spot.model.embed(source))[0].double()
                   @ torch.from_numpy(one.target.direction).double())
             for source in (spot.source, replace(spot.source, subtokens=(hidden,)))
         ]  # fmt: skip
@@ -299,7 +299,7 @@ def test_steps_belong_to_words():
 
 def test_a_hidden_word_of_a_network_is_one_unknown_piece():
     predictor, one = of_network("the dogs lends", "1")
-    found = one.spot._hide(np.array([[False, True, False]]))
+    found = one.spot._mask_words(np.array([[False, True, False]]))
     unknown = predictor.engine.indexer.tokenizer.unknown + 1
     own = one.spot.source.subtokens[0]
     assert found.subtokens[0][0, 1].tolist() == [unknown, *[0] * (own.shape[2] - 1)]

@@ -256,5 +256,5 @@ def test_a_training_that_goes_on_keeps_its_cuts(tmp_path):
     again = weft.train(config, tmp_path / "run", quiet=True, device="cpu", resume=True).predictor
     assert again.engine.indexer.segmenter.to_json() == first.engine.indexer.segmenter.to_json()
     bare = replace(first.engine.indexer, segmenter=None)
-    assert [row.words for row in bare.sentences(["don't"])] == [("don't",)]
+    assert [row.words for row in bare.sentence_rows(["don't"])] == [("don't",)]
     assert [row.words for row in again.engine.indexer.sentence_rows(["Don't"])] == [("Do", "n't")]
