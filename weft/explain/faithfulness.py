@@ -60,19 +60,21 @@ def faithfulness(
     a `known` dictionary, given again, keeps their answers from one method to the next.
     """
     known = {} if known is None else known
-    some = [e for e in explanations if e.words]
-    if not some:
+    explained = [e for e in explanations if e.words]
+    if not explained:
         raise UserError("There is no text with words to measure faithfulness on.")
-    plans = [word_orders(e.words, draws, seed) for e in some]
-    texts = [[curve_texts(e, order) for order in plan] for e, plan in zip(some, plans, strict=True)]
+    plans = [word_orders(e.words, draws, seed) for e in explained]
+    texts = [
+        [curve_texts(e, order) for order in plan] for e, plan in zip(explained, plans, strict=True)
+    ]
     _answer_new_texts(predictor, texts, known)
     curves = np.stack(
         [
             _target_probs(make_target(predictor, e.target, e.answer), of_text, known)
-            for e, of_text in zip(some, texts, strict=True)
+            for e, of_text in zip(explained, texts, strict=True)
         ]
     )  # (n, 1 + draws, 2, F)
-    return summarise_curves(some[0].method, curves, seed)
+    return summarise_curves(explained[0].method, curves, seed)
 
 
 def summarise_curves(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:

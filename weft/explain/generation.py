@@ -105,14 +105,14 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     """Trace how a language model scores each token of a text, with its alternatives."""
     engine: Any = predictor.engine
     (found,) = engine.likelihoods([text])
-    ids, chances = found.table[:, 0].tolist(), found.probs[:, 0]
+    ids, probs = found.table[:, 0].tolist(), found.probs[:, 0]
     model = getattr(engine, "model", None)
     logps, looks = None, None
     if model is not None and model.head.decoder.causal:
         with torch.inference_mode():
             logps, looks = _score_text(model.head, ids, engine.runtime.device)
     name = _token_namer(predictor.space, predictor.space.size[2])
-    tokens = _trace_tokens(ids, chances, logps, name, found.places)
+    tokens = _trace_tokens(ids, probs, logps, name, found.places)
     return GenerationTrace(tokens, attention=looks, heard=True)
 
 
@@ -177,11 +177,11 @@ def _run_search(
     if settings.method == "beam":
         settings = replace(settings, num_return=settings.num_beams)
     state = scores.start()
-    found = search(
+    hypotheses = search(
         head.decoder.step, state.per_prompt() if hasattr(state, "per_prompt") else state, settings,
         batch=1, bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=watched,
     )[0]  # fmt: skip
-    return found, found[0]
+    return hypotheses, hypotheses[0]
 
 
 def _next_token_log_probs(
@@ -268,13 +268,13 @@ def _token_namer(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[
 
 def _trace_tokens(
     ids: Sequence[int],
-    chances: Sequence[float] | np.ndarray,
+    probs: Sequence[float] | np.ndarray,
     logps: np.ndarray | None,
     name: Callable[[int], str],
     places: Sequence[tuple[int, int]] = (),
 ) -> tuple[TokenTrace, ...]:
     out = []
-    for t, (token, chance) in enumerate(zip(ids, chances, strict=True)):
+    for t, (token, chance) in enumerate(zip(ids, probs, strict=True)):
         others: tuple[tuple[str, float], ...] = ()
         if logps is not None and t < len(logps):
             best = np.argsort(-logps[t], kind="stable")[

@@ -163,20 +163,20 @@ def integrate_gradients(
     Gauss-Legendre quadrature with `steps` points; no baseline is the zero vector. With 0 steps the
     gradient at x itself stands for the whole path.
     """
-    shares, weights = _quadrature(steps)
+    points_on_path, weights = _quadrature(steps)
     B, T, _ = embedded.data.shape
     base = torch.zeros_like(embedded.data) if baseline is None else baseline
     away = embedded.data - base  # (B, T, E)
     total = torch.zeros_like(away)
     together = max(1, MAX_BATCH_STEPS // max(1, B * T))
     with differentiable(model):
-        for start in range(0, len(shares), together):
-            a = shares[start : start + together].to(away)  # (S,)
+        for start in range(0, len(points_on_path), together):
+            a = points_on_path[start : start + together].to(away)  # (S,)
             w = weights[start : start + together].to(away)
             points = (base + a[:, None, None, None] * away).flatten(0, 1)  # (S*B, T, E)
             points = points.detach().requires_grad_()
-            found = score(model, repeat_rows(embedded, len(a)).with_data(points))  # (S*B, C)
-            explained = (found * directions.repeat(len(a), 1)).sum()
+            scores = score(model, repeat_rows(embedded, len(a)).with_data(points))  # (S*B, C)
+            explained = (scores * directions.repeat(len(a), 1)).sum()
             (slope,) = torch.autograd.grad(explained, points)
             total += (w[:, None, None, None] * slope.unflatten(0, (len(a), B))).sum(0)
     return (total * away).sum(2)

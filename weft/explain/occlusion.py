@@ -28,18 +28,18 @@ def word_weights(
     word may have learned a meaning. Words removed together share the fall. `seconds` says where
     in each text a second one begins, where there are two.
     """
-    asked: list[Any] = []
+    variants: list[Any] = []
     for text, given, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
         spans = [(word.start, word.end) for word in given]
-        asked.append(keep_words(text, spans, second))
-        asked += [
+        variants.append(keep_words(text, spans, second))
+        variants += [
             keep_words(text, spans[:i] + spans[j:], second) for i, j in _removal_ranges(len(spans))
         ]
-    found = score_distinct(engine, asked)  # (asked, C)
+    scores = score_distinct(engine, variants)  # (asked, C)
     out, at = [], 0
     for given, target in zip(words, targets, strict=True):
         parts = _removal_ranges(len(given))
-        values = found[at : at + 1 + len(parts)] @ target.direction
+        values = scores[at : at + 1 + len(parts)] @ target.direction
         at += 1 + len(parts)
         falls = values[0] - values[1:]
         out.append(
@@ -54,14 +54,14 @@ def word_weights(
 
 def score_distinct(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     """Return scores (texts, C), in chunks that fit in memory; equal texts are scored once."""
-    places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    indices = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     # Two texts come as a tuple, and an engine takes them as an Example.
-    distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in places]
+    distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in indices]
     pieces = [
         engine.scores(distinct[start : start + CHUNK_TEXTS]).scores
         for start in range(0, len(distinct), CHUNK_TEXTS)
     ]
-    return np.concatenate(pieces)[[places[text] for text in texts]]
+    return np.concatenate(pieces)[[indices[text] for text in texts]]
 
 
 def _removal_ranges(count: int) -> list[tuple[int, int]]:

@@ -39,18 +39,18 @@ def attribute(
 
 def measure_faithfulness(predictor: Predictor, explained: Sequence[Explanation]) -> Faithfulness:
     """Measure how the mean token probability of each answer falls as source words are removed."""
-    some = [one for one in explained if one.words]
-    if not some:
+    explanations = [one for one in explained if one.words]
+    if not explanations:
         raise UserError("There is no text with words to measure faithfulness on.")
     curves = []
-    for one in some:
+    for one in explanations:
         plans = [curve_texts(one, order) for order in word_orders(one.words, RANDOM_ORDERS, 0)]
-        asked = [text for both in plans for curve in both for text in curve]
-        distinct = list(dict.fromkeys(asked))
-        chances = np.exp(score_answer(predictor, distinct, answer_ids(predictor, one.text)))
-        known = dict(zip(distinct, chances.tolist(), strict=True))
+        variants = [text for both in plans for curve in both for text in curve]
+        distinct = list(dict.fromkeys(variants))
+        probs = np.exp(score_answer(predictor, distinct, answer_ids(predictor, one.text)))
+        known = dict(zip(distinct, probs.tolist(), strict=True))
         curves.append([[[known[text] for text in curve] for curve in both] for both in plans])
-    return summarise_curves(some[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
+    return summarise_curves(explanations[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
 
 
 def _occlude(predictor: Predictor, text: str) -> tuple[Word, ...]:
@@ -60,8 +60,8 @@ def _occlude(predictor: Predictor, text: str) -> tuple[Word, ...]:
     spans = [(word.start, word.end) for word in words]
     variants = [join_spans(text, spans)]
     variants += [join_spans(text, spans[:i] + spans[i + 1 :]) for i in range(len(spans))]
-    found = score_answer(predictor, variants, answer_ids(predictor, text))
-    falls = (found[0] - found[1:]).tolist()
+    log_probs = score_answer(predictor, variants, answer_ids(predictor, text))
+    falls = (log_probs[0] - log_probs[1:]).tolist()
     return tuple(Word(w.start, w.end, fall) for w, fall in zip(words, falls, strict=True))
 
 
@@ -69,9 +69,9 @@ def _attended_words(predictor: Predictor, text: str, one: GenerationTrace) -> tu
     """The attention of the whole answer, the mean of layers and heads, on each word."""
     if one.attention is None:
         return ()
-    shares = one.attention.mean((0, 1)).sum(0)  # (S,)
+    weights = one.attention.mean((0, 1)).sum(0)  # (S,)
     (row, *_) = predictor.engine.indexer.rows([text], spans=True)  # type: ignore[attr-defined]
     spans = [] if row.spans is None else row.spans.tolist()
-    kept = shares[len(shares) - len(spans) :] / max(float(shares.sum()), 1e-9)
+    kept = weights[len(weights) - len(spans) :] / max(float(weights.sum()), 1e-9)
     pieces = [(a, b, float(share)) for (a, b), share in zip(spans, kept, strict=True)]
     return sum_by_word(text, pieces)

@@ -118,15 +118,15 @@ def attribute(asked: ExplainRequest, method: str, steps: int = 50) -> Explanatio
     """Weigh the words of the sentence by one method for the requested target."""
     here = asked.spot
     if method == ATTENTION:
-        found = here.attention()
+        weights = here.attention()
     elif method == OCCLUSION:
-        found = here.occlusion(asked.target)
+        weights = here.occlusion(asked.target)
     else:
-        found = here.gradients(asked.target, steps if method == INTEGRATED else 0)
+        weights = here.gradients(asked.target, steps if method == INTEGRATED else 0)
     text, places = text_and_offsets(asked.example)
     first = here.row.start
     words = tuple(
-        Word(*places[first + i], weight) for i, weight in enumerate(found.tolist())
+        Word(*places[first + i], weight) for i, weight in enumerate(weights.tolist())
     )  # fmt: skip
     return Explanation(text, asked.answer, asked.target.name, method, words, asked.at)
 
@@ -144,8 +144,8 @@ def measure_faithfulness(
         plan = word_orders(explanation.words, draws, seed)  # (1 + draws) orders
         gone = np.array([_removal_masks(order) for order in plan])  # (1 + draws, F, T)
         both = np.stack([gone, ~gone], 1)  # (1 + draws, 2, F, T)
-        found = one.spot.probs(both.reshape(-1, both.shape[-1]))[:, one.target.index]
-        curves.append(found.reshape(both.shape[:-1]))
+        probs = one.spot.probs(both.reshape(-1, both.shape[-1]))[:, one.target.index]
+        curves.append(probs.reshape(both.shape[:-1]))
     return summarise_curves(explanations[0].method, np.stack(curves), seed)
 
 

@@ -82,9 +82,9 @@ class WordTarget:
 
     def probs(self, hidden: np.ndarray) -> np.ndarray:
         """(M, C) the probabilities of the choices while words (M, W) are hidden."""
-        found = self.scores(hidden)
-        found = np.exp(found - found.max(1, keepdims=True))
-        return found / found.sum(1, keepdims=True)
+        logits = self.scores(hidden)
+        logits = np.exp(logits - logits.max(1, keepdims=True))
+        return logits / logits.sum(1, keepdims=True)
 
     def gradients(self, target: Target, steps: int) -> np.ndarray:
         """(W,) the share of each word by integrated gradients; 0 steps is gradient × input."""
@@ -95,10 +95,10 @@ class WordTarget:
             none = self._mask_words(np.ones((1, len(self.words)), bool))
             nothing = self.model.embed(none).data if steps else None
         directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
-        found = integrate_gradients(
+        weights = integrate_gradients(
             self.model, embedded, directions, steps, nothing, self._choice_scores
         )
-        return found[0].double().cpu().numpy()[self.words]
+        return weights[0].double().cpu().numpy()[self.words]
 
     def _subtoken_gradients(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
         """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
@@ -126,24 +126,24 @@ class WordTarget:
     def occlusion(self, target: Target) -> np.ndarray:
         """(W,) how far scores · direction falls when each word is hidden."""
         size = len(self.words)
-        found = self.scores(np.eye(size + 1, size, -1, dtype=bool)) @ target.direction
-        return found[0] - found[1:]
+        scores = self.scores(np.eye(size + 1, size, -1, dtype=bool)) @ target.direction
+        return scores[0] - scores[1:]
 
     def attention(self) -> np.ndarray:
         """(W,) how much of the step's state came from each word, by attention rollout."""
         model, encoder = self.model, self.model.encoder
-        found = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
-        found[self.step] = 1
+        weights = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
+        weights[self.step] = 1
         with torch.inference_mode():
             if isinstance(encoder, TransformerEncoder):
                 layers = encoder.weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
-                found = flow[self.step + front, front:]
+                weights = flow[self.step + front, front:]
             if has_embedder_attention(model):
                 (given,) = model.embedder_inputs(self.source)
-                found = found @ word_rollout(model.embedders[0], given)[0]
-        return found.double().cpu().numpy()
+                weights = weights @ word_rollout(model.embedders[0], given)[0]
+        return weights.double().cpu().numpy()
 
     def _mask_words(self, hidden: np.ndarray) -> Padded:
         """(M, T) rows with these words unknown and without pieces."""
@@ -162,8 +162,8 @@ class WordTarget:
 
     def _choice_scores(self, model: Model, embedded: Padded) -> Tensor:
         states, _ = model.pool(model.encoder(embedded))
-        found = choice_logits(model.head(states), self.step, self.wanted)
-        return found[:, list(self.choices)]
+        logits = choice_logits(model.head(states), self.step, self.wanted)
+        return logits[:, list(self.choices)]
 
 
 def make_word_target(
@@ -179,37 +179,37 @@ def make_word_target(
     return WordTarget(engine.model, source, row, here, wanted, tuple(possible), piece)
 
 
-def choice_logits(found: Any, step: int, wanted: TargetSpec) -> Tensor:
+def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:
     """(B, C) scores of what may be said of one step, such that their softmax is the probability."""
     if wanted.what == "label":
-        return found.labels.data[:, step].float()
+        return output.labels.data[:, step].float()
     if wanted.what == "head":
-        return found.arcs.arcs[:, step].float()
+        return output.arcs.arcs[:, step].float()
     if wanted.what == "relation":
-        heads = torch.full_like(found.arcs.arcs[:, :, 0], IGNORED, dtype=torch.long)  # (B, T)
+        heads = torch.full_like(output.arcs.arcs[:, :, 0], IGNORED, dtype=torch.long)  # (B, T)
         heads[:, step] = wanted.heads[step]
-        return found.head.arcs.labels(found.arcs, heads).float()
-    tags = _tag_scores(found)
+        return output.head.arcs.labels(output.arcs, heads).float()
+    tags = _tag_scores(output)
     own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
     return own.data[:, step].float() if chain is None else crf_label_scores(chain, own.data, step)
 
 
-def choice_probs(found: Any, wanted: TargetSpec) -> Tensor:
+def choice_probs(output: Any, wanted: TargetSpec) -> Tensor:
     """(B, T, C) the probability of everything that may be said of each step."""
     if wanted.what == "label":
-        return found.labels.data.float().softmax(2)
+        return output.labels.data.float().softmax(2)
     if wanted.what == "head":
-        return found.arcs.arcs.float().softmax(2)
+        return output.arcs.arcs.float().softmax(2)
     if wanted.what == "relation":
-        heads = torch.tensor(wanted.heads, device=found.arcs.arcs.device)[None]  # (1, T)
-        return found.head.arcs.labels(found.arcs, heads).float().softmax(1)[None]
-    tags = _tag_scores(found)
+        heads = torch.tensor(wanted.heads, device=output.arcs.arcs.device)[None]  # (1, T)
+        return output.head.arcs.labels(output.arcs, heads).float().softmax(1)[None]
+    tags = _tag_scores(output)
     own, chain = tags.columns[wanted.column], tags.chains[wanted.column]
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tag_scores(found: Any) -> TagOutput:
-    return found if isinstance(found, TagOutput) else found.tags
+def _tag_scores(output: Any) -> TagOutput:
+    return output if isinstance(output, TagOutput) else output.tags
 
 
 def _find_row(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, Padded]:

@@ -88,15 +88,15 @@ class CombinedMetric(SentenceMetric):
         return np.hstack([each.table() for each in self.metrics])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        found: dict[str, Statistic] = {}
+        statistics: dict[str, Statistic] = {}
         start = 0
         for each in self.metrics:
             columns = [*range(start, start + each.width), -1]
             for name, statistic in each.statistics().items():
-                assert name not in found, f"two measures have a figure '{name}'"
-                found[name] = _select_columns(statistic, columns)
+                assert name not in statistics, f"two measures have a figure '{name}'"
+                statistics[name] = _select_columns(statistic, columns)
             start += each.width
-        return found
+        return statistics
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Perplexity(SentenceMetric):
             self.add_row([*astuple(cost), *astuple(length)])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        found: dict[str, Statistic] = {
+        statistics: dict[str, Statistic] = {
             "perplexity": lambda sums: _exp_ratio(self._nats(sums), self._count(sums, 6)),
             "token_perplexity": lambda sums: _exp_ratio(self._nats(sums), self._count(sums, 1)),
             "bits_per_character": lambda sums: safe_divide(
@@ -88,11 +88,11 @@ class Perplexity(SentenceMetric):
             ),
         }
         if any(row[5] for row in self.rows):
-            found["unknown"] = lambda sums: safe_divide(sums[:, 5], sums[:, 1])
-            found["perplexity_known"] = lambda sums: _exp_ratio(
+            statistics["unknown"] = lambda sums: safe_divide(sums[:, 5], sums[:, 1])
+            statistics["perplexity_known"] = lambda sums: _exp_ratio(
                 self._nats(sums) - sums[:, 4], self._count(sums, 6) - sums[:, 5]
             )
-        return found
+        return statistics
 
     def _nats(self, sums: np.ndarray) -> np.ndarray:
         return sums[:, 0] + self.ends * sums[:, 2]

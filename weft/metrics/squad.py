@@ -20,29 +20,31 @@ def normalise_answer(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def exact_match(said: str, right: str) -> float:
+def exact_match(answer: str, reference: str) -> float:
     """1 where both are the same once normalised."""
-    return float(normalise_answer(said) == normalise_answer(right))
+    return float(normalise_answer(answer) == normalise_answer(reference))
 
 
-def token_f1(said: str, right: str, empty: bool = False) -> float:
+def token_f1(answer: str, reference: str, empty: bool = False) -> float:
     """F1 of the words that both have; with `empty` two answers without a word agree (2.0)."""
-    ours, theirs = normalise_answer(said).split(), normalise_answer(right).split()
+    ours, theirs = normalise_answer(answer).split(), normalise_answer(reference).split()
     if empty and not (ours and theirs):
         return float(ours == theirs)
     both = sum((Counter(ours) & Counter(theirs)).values())
     return 2 * both / (len(ours) + len(theirs)) if both else 0.0
 
 
-def score_answer(said: str, right: Sequence[str], no_answer: bool = False) -> tuple[float, float]:
+def score_answer(
+    answer: str, references: Sequence[str], no_answer: bool = False
+) -> tuple[float, float]:
     """EM and F1 of one answer, each with the reference that suits it best.
 
     With `no_answer` by the rules of version 2.0: references of articles and punctuation alone do
     not count, and where none is left the right answer is the empty one.
     """
     if no_answer:
-        right = [one for one in right if normalise_answer(one)] or [""]
-    best = [(exact_match(said, one), token_f1(said, one, no_answer)) for one in right]
+        references = [one for one in references if normalise_answer(one)] or [""]
+    best = [(exact_match(answer, one), token_f1(answer, one, no_answer)) for one in references]
     return max((em for em, _ in best), default=0.0), max((f1 for _, f1 in best), default=0.0)
 
 
@@ -55,9 +57,9 @@ class SquadMetric(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[Sequence[str]]) -> None:
         """Count answers, "" being none, each with all that are right."""
-        for said, right in zip(predicted, gold, strict=True):
-            em, f1 = score_answer(said, right, self.no_answer)
-            some = bool(right)
+        for answer, references in zip(predicted, gold, strict=True):
+            em, f1 = score_answer(answer, references, self.no_answer)
+            some = bool(references)
             self.add_row((em, f1, some, f1 * some, f1 * (not some)) if self.no_answer else (em, f1))
 
     def statistics(self) -> Mapping[str, Statistic]:
@@ -74,7 +76,9 @@ class SquadMetric(SentenceMetric):
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
         """Return every metric; those of one kind of question count these questions only."""
-        found = super().compute(resamples, seed, level)
+        values = super().compute(resamples, seed, level)
         some = sum(row[2] > 0 for row in self.rows) if self.no_answer else 0
-        own = {"has_answer_f1": some, "no_answer_f1": self.n - some}
-        return {name: replace(figure, n=own.get(name, figure.n)) for name, figure in found.items()}
+        counts = {"has_answer_f1": some, "no_answer_f1": self.n - some}
+        return {
+            name: replace(figure, n=counts.get(name, figure.n)) for name, figure in values.items()
+        }

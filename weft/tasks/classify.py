@@ -70,9 +70,9 @@ class Classify:
         self.has_threshold = multi_label
 
     @staticmethod
-    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Several labels a text, where one of the first is a list and nothing else is said."""
-        if "multi_label" in given:
+        if "multi_label" in settings:
             return {}
         return {
             "multi_label": any(
@@ -139,13 +139,13 @@ class Classify:
         Several labels come most probable first and may be none; their score is the probability
         that exactly this set is right when the labels are independent.
         """
-        chances = self.probabilities(scores)  # (n, C)
+        probs = self.probabilities(scores)  # (n, C)
         if self.multi_label:
-            return [_answer_label_set(row, space) for row in chances]
-        best = chances.argmax(1)
+            return [_answer_label_set(row, space) for row in probs]
+        best = probs.argmax(1)
         return [
             Answer(space.entries[i], float(row[i]), scores=tuple(row.tolist()))
-            for row, i in zip(chances, best.tolist(), strict=True)
+            for row, i in zip(probs, best.tolist(), strict=True)
         ]
 
     def predict_targets(self, scores: np.ndarray, space: ClassSpace) -> np.ndarray:
@@ -208,16 +208,16 @@ class Classify:
         )
 
 
-def best_threshold(chances: np.ndarray, right: np.ndarray) -> float:
+def best_threshold(probs: np.ndarray, right: np.ndarray) -> float:
     """The cut with the highest F1, half-way between two neighbouring probabilities.
 
     Of cuts that are equally good the one nearest 0.5 wins. One sort tries every distinct cut.
     """
-    order = np.argsort(-chances, kind="stable")
-    chances, right = chances[order], right[order]
-    last = np.append(chances[1:] < chances[:-1], True)  # a cut cannot fall between equals
+    order = np.argsort(-probs, kind="stable")
+    probs, right = probs[order], right[order]
+    last = np.append(probs[1:] < probs[:-1], True)  # a cut cannot fall between equals
     f1 = 2 * np.cumsum(right)[last] / (np.arange(1, len(right) + 1)[last] + right.sum())
-    upper = chances[last]
+    upper = probs[last]
     lower = np.append(upper[1:], 0.0)
     cuts = (upper + lower) / 2
     cuts = np.where(cuts > lower, cuts, upper)  # neighbouring floats have no middle

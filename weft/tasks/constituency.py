@@ -50,21 +50,21 @@ class Constituency:
         self.bits, self.tags = bits, tags
 
     @staticmethod
-    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Infer the columns of parse bits and tags if the file has columns."""
         some = [
             e.label
             for e in islice(examples, INSPECTED_SENTENCES)
             if isinstance(e.label, WordAnnotations)
         ]
-        if not some or given.get("bits"):
+        if not some or settings.get("bits"):
             return {}
         names = list(some[0].columns)
         for i, name in enumerate(names):
             # The first of them: columns of roles, written with the same brackets, come after it.
             cells = [cell for label in some for cell in label.columns.get(name, ("",))]
             if all(map(column_layout.PARSE_BIT.fullmatch, cells)):
-                return {"bits": name, "tags": given.get("tags") or names[max(i - 1, 0)]}
+                return {"bits": name, "tags": settings.get("tags") or names[max(i - 1, 0)]}
         raise UserError(
             f"No column of parse bits such as (S(NP* among {', '.join(names)}. "
             "Give bracketed trees, or set task.bits to the column."
@@ -129,16 +129,16 @@ class Constituency:
         """Each tree in brackets; without a word there is none."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
-        if not found.words:
+    def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
+        if not decoded.words:
             return Answer("", 1.0, structure=Annotation("constituents", ()))
-        labelled, names = _read_table(found.table, space)
-        tree = to_tree(labelled, found.words, names)
-        chances = tuple(found.probs.ravel().tolist())
+        labelled, names = _read_table(decoded.table, space)
+        tree = to_tree(labelled, decoded.words, names)
+        probs = tuple(decoded.probs.ravel().tolist())
         return Answer(
-            format(tree), found.score, scores=chances,
+            format(tree), decoded.score, scores=probs,
             structure=Annotation(
-                "constituents", found.words, found.places, tags=tuple(names), tree=tree
+                "constituents", decoded.words, decoded.places, tags=tuple(names), tree=tree
             ),
         )  # fmt: skip
 
@@ -190,8 +190,8 @@ class ConstituencyMetric:
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
-        found = self.brackets.compute(resamples, seed, level)
-        return found | self.tagging.compute(resamples, seed, level)
+        values = self.brackets.compute(resamples, seed, level)
+        return values | self.tagging.compute(resamples, seed, level)
 
 
 def _tree_of(example: Example) -> Tree:

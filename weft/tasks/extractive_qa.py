@@ -123,9 +123,9 @@ class ExtractiveQA(TextPairTask):
         self.has_threshold = no_answer
 
     @staticmethod
-    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Questions may have no answer where one of the first has none and nothing else is said."""
-        if "no_answer" in given:
+        if "no_answer" in settings:
             return {}
         first = (example.label for example in islice(examples, INSPECTED_QUESTIONS))
         return {"no_answer": any(label == GoldAnswers() for label in first)}
@@ -218,15 +218,15 @@ class ExtractiveQA(TextPairTask):
         """The text of each answer, "" for none, with its probability and its place."""
         return [self._answer(one, space) for one in scores]
 
-    def _answer(self, found: AnswerSpan, space: QASpace) -> Answer:
-        chances = (found.prob, found.no_answer_prob)
-        if self._is_unanswered(found, space):
-            seen = annotate_passage(found.passage)
-            return Answer("", found.no_answer_prob, scores=chances, structure=seen)
-        place = (found.start, found.end)
-        seen = annotate_passage(found.passage, place)
-        part = (*place, found.prob)
-        return Answer(found.text, found.prob, (part,), scores=chances, structure=seen)
+    def _answer(self, decoded: AnswerSpan, space: QASpace) -> Answer:
+        probs = (decoded.prob, decoded.no_answer_prob)
+        if self._is_unanswered(decoded, space):
+            seen = annotate_passage(decoded.passage)
+            return Answer("", decoded.no_answer_prob, scores=probs, structure=seen)
+        place = (decoded.start, decoded.end)
+        seen = annotate_passage(decoded.passage, place)
+        part = (*place, decoded.prob)
+        return Answer(decoded.text, decoded.prob, (part,), scores=probs, structure=seen)
 
     def _is_unanswered(self, found: AnswerSpan, space: QASpace) -> bool:
         return not found.text or (space.no_answer and found.margin > space.threshold)

@@ -219,11 +219,11 @@ class LMMetric(Perplexity):
                 "of another language, or is their case another? Measure on text like that of the "
                 "training."
             )
-        found = super().compute(resamples, seed, level)
+        values = super().compute(resamples, seed, level)
         if self.backward is not None:
             other = self.backward.compute(resamples, seed, level)
-            found["backward_perplexity"] = other["perplexity"]
-        return found
+            values["backward_perplexity"] = other["perplexity"]
+        return values
 
 
 def sum_cost(
@@ -245,8 +245,8 @@ def sum_cost(
     )
 
 
-def _answer(found: Decoded) -> Answer:
-    chances = found.probs[:, 0]
-    nats = -np.log(np.maximum(chances, 1e-300)).mean() if len(chances) else 0.0
+def _answer(decoded: Decoded) -> Answer:
+    probs = decoded.probs[:, 0]
+    nats = -np.log(np.maximum(probs, 1e-300)).mean() if len(probs) else 0.0
     value = float(np.exp(min(nats, MAX_NATS)))
-    return Answer(value, value, scores=tuple(chances.tolist()))
+    return Answer(value, value, scores=tuple(probs.tolist()))

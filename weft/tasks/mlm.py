@@ -236,33 +236,33 @@ class MLMMetric(SentenceMetric):
             self.add_row([one.nats, one.hidden, one.right, one.next_nats, one.rows, one.next_right])
 
     def statistics(self) -> Mapping[str, Statistic]:
-        found: dict[str, Statistic] = {
+        statistics: dict[str, Statistic] = {
             "perplexity": lambda sums: np.exp(
                 np.minimum(safe_divide(sums[:, 0], sums[:, 1]), MAX_NATS)
             ),
             "accuracy": lambda sums: safe_divide(sums[:, 2], sums[:, 1]),
         }
         if self.follows:
-            found["next_accuracy"] = lambda sums: safe_divide(sums[:, 5], sums[:, 4])
-            found["next_loss"] = lambda sums: safe_divide(sums[:, 3], sums[:, 4])
-        return found
+            statistics["next_accuracy"] = lambda sums: safe_divide(sums[:, 5], sums[:, 4])
+            statistics["next_loss"] = lambda sums: safe_divide(sums[:, 3], sums[:, 4])
+        return statistics
 
 
-def _perplexity_answer(found: MLMStats) -> Answer:
-    nats = found.nats / max(found.hidden, 1.0)
+def _perplexity_answer(stats: MLMStats) -> Answer:
+    nats = stats.nats / max(stats.hidden, 1.0)
     value = float(np.exp(min(nats, MAX_NATS)))
     return Answer(value, value)
 
 
-def _fill_answer(found: FilledMasks) -> Answer:
+def _fill_answer(filled: FilledMasks) -> Answer:
     """The text with the best word in every blank; a piece of a word joins what is before it."""
-    best = [words[0] for words in found.blanks]
-    parts = MASK_PATTERN.split(found.text)
+    best = [words[0] for words in filled.blanks]
+    parts = MASK_PATTERN.split(filled.text)
     value = parts[0]
     for (word, _), rest in zip(best, parts[1:], strict=True):
         value = value.rstrip() + word[2:] if word.startswith("##") else value + word
         value += rest
-    chances = [chance for _, chance in best]
-    score = float(np.exp(np.log(np.maximum(chances, 1e-300)).mean())) if best else 1.0
-    first = tuple(chance for _, chance in found.blanks[0]) if best else ()
-    return Answer(value, score, scores=first, tokens=tuple(best), blanks=found.blanks)
+    probs = [chance for _, chance in best]
+    score = float(np.exp(np.log(np.maximum(probs, 1e-300)).mean())) if best else 1.0
+    first = tuple(chance for _, chance in filled.blanks[0]) if best else ()
+    return Answer(value, score, scores=first, tokens=tuple(best), blanks=filled.blanks)

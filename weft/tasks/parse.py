@@ -67,9 +67,9 @@ class Parse:
         """Return the offsets, head (0 the root), relation and tags of every word."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
-        relations, *tags = decode_tags(found.table[:, 1:], space)
-        heads = found.table[:, 0].tolist()
+    def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
+        relations, *tags = decode_tags(decoded.table[:, 1:], space)
+        heads = decoded.table[:, 0].tolist()
         value = tuple(
             {
                 "text": word,
@@ -79,12 +79,14 @@ class Parse:
                 "relation": relations[i],
                 **{name: tags[k][i] for k, name in enumerate(space.names[1:])},
             }
-            for i, (word, (start, end)) in enumerate(zip(found.words, found.places, strict=True))
+            for i, (word, (start, end)) in enumerate(
+                zip(decoded.words, decoded.places, strict=True)
+            )
         )
-        chances = found.probs.ravel().tolist()
+        probs = decoded.probs.ravel().tolist()
         return Answer(
-            value, found.score, scores=tuple(chances),
-            structure=_annotate(found.words, found.places, heads, relations, tags),
+            value, decoded.score, scores=tuple(probs),
+            structure=_annotate(decoded.words, decoded.places, heads, relations, tags),
         )  # fmt: skip
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
@@ -106,14 +108,14 @@ class Parse:
 
     def _heads(self, example: Example) -> list[int]:
         columns = require_annotations(example).columns
-        found = columns.get(HEAD, ())
-        heads = [parse_integer(head) for head in found]
-        if not found or None in heads:
-            bad = heads.index(None) if found else 0
-            told = f"word {bad + 1} has no head" if found else "there is no column of heads"
+        column = columns.get(HEAD, ())
+        heads = [parse_integer(head) for head in column]
+        if not column or None in heads:
+            bad = heads.index(None) if column else 0
+            message = f"word {bad + 1} has no head" if column else "there is no column of heads"
             raise UserError(
-                f"{example.sentence_where}: {told}. A parser learns from CoNLL-U with heads, 0 the "
-                "root."
+                f"{example.sentence_where}: {message}. "
+                "A parser learns from CoNLL-U with heads, 0 the root."
             )
         return [head for head in heads if head is not None]
 
@@ -148,10 +150,10 @@ class ParseMetric:
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
-        found = self.arcs.compute(resamples, seed, level)
+        values = self.arcs.compute(resamples, seed, level)
         if self.tagging is not None:
-            found |= self.tagging.compute(resamples, seed, level)
-        return found
+            values |= self.tagging.compute(resamples, seed, level)
+        return values
 
 
 def _annotate(

@@ -190,12 +190,12 @@ class Seq2Seq:
         """Each text with the mean probability of its words."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Decoded, space: TargetVocabulary) -> Answer:
-        chances = tuple(found.probs.ravel().tolist())
-        text = space.text(found.table, found.words, found.fields)
-        pieces = (space.token_text(int(i), found.words) for i in found.table.ravel())
-        tokens = tuple(zip(pieces, chances, strict=False))  # what ended it has a chance, no id
-        return Answer(text, found.score, scores=chances, tokens=tokens)
+    def _answer(self, decoded: Decoded, space: TargetVocabulary) -> Answer:
+        probs = tuple(decoded.probs.ravel().tolist())
+        text = space.text(decoded.table, decoded.words, decoded.fields)
+        pieces = (space.token_text(int(i), decoded.words) for i in decoded.table.ravel())
+        tokens = tuple(zip(pieces, probs, strict=False))  # what ended it has a chance, no id
+        return Answer(text, decoded.score, scores=probs, tokens=tokens)
 
     def find_reference(self, example: Example) -> Any:
         """The answers that are right, as they stand in the file: no word of them is unknown."""

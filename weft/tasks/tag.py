@@ -34,9 +34,9 @@ def join_parts(parts: Sequence[Decoded]) -> Decoded:
     if len(parts) == 1:
         return parts[0]
     tables = [part.table for part in parts] or [np.zeros((0, 1), np.int64)]
-    chances = [part.probs for part in parts] or [np.zeros((0, 1), np.float32)]
+    probs = [part.probs for part in parts] or [np.zeros((0, 1), np.float32)]
     return Decoded(
-        np.concatenate(tables), np.concatenate(chances),
+        np.concatenate(tables), np.concatenate(probs),
         tuple(word for part in parts for word in part.words),
         tuple(place for part in parts for place in part.places),
     )  # fmt: skip
@@ -72,17 +72,17 @@ class Tag:
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
 
     @staticmethod
-    def infer(given: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
         """Infer the column and its scheme from the file, unless configured."""
         first = list(islice(examples, INSPECTED_SENTENCES))
         if any(isinstance(e.label, CharSpans) for e in first):
-            return {"columns": [TAG_COLUMN], "scheme": given.get("scheme") or "IOB2"}
+            return {"columns": [TAG_COLUMN], "scheme": settings.get("scheme") or "IOB2"}
         some = [e for e in first if isinstance(e.label, WordAnnotations)]
         if not some or not isinstance(some[0].label, WordAnnotations):
             return {}
-        columns = list(given.get("columns") or [some[0].label.main])
+        columns = list(settings.get("columns") or [some[0].label.main])
         out: dict[str, Any] = {"columns": columns}
-        if "scheme" not in given:
+        if "scheme" not in settings:
             rows = [read_column(e, columns[0]) for e in some]
             marks = {tag[:2] for tags in rows for tag in tags}
             spanned = "O" in marks and all(m == "O" or m[1:] == "-" for m in marks)
@@ -133,8 +133,8 @@ class Tag:
             for found, name in zip(seen, names, strict=True):
                 found.update(read_column(example, name))
         if not seen or not any(seen):
-            told = "there are no tagged words. Give CoNLL-U, column or span files."
-            raise UserError(f"{where}: {told}")
+            message = "there are no tagged words. Give CoNLL-U, column or span files."
+            raise UserError(f"{where}: {message}")
         scheme = self.learn if self.scheme else ""
         if scheme:
             seen[0] = _all_tags(seen[0], scheme)
@@ -164,21 +164,21 @@ class Tag:
         """The tags of each text or, where they mark spans, the spans with their characters."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
-        columns = decode_tags(found.table, space)
-        chances = tuple(found.probs.ravel().tolist())
-        seen = self._annotate(found.words, found.places, columns, space.scheme)
+    def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
+        columns = decode_tags(decoded.table, space)
+        probs = tuple(decoded.probs.ravel().tolist())
+        seen = self._annotate(decoded.words, decoded.places, columns, space.scheme)
         value: tuple
         if not space.scheme:
             several = len(columns) > 1
             value = tuple(map(list, zip(*columns, strict=True))) if several else columns[0]
-            return Answer(value, found.score, scores=chances, structure=seen)
+            return Answer(value, decoded.score, scores=probs, structure=seen)
         spans = schemes.tags_to_spans(columns[0], space.scheme, "repair")
         value = tuple(
-            {"label": label, "start": start, "end": end, "text": " ".join(found.words[i:j])}
+            {"label": label, "start": start, "end": end, "text": " ".join(decoded.words[i:j])}
             for (start, end, label), (_, i, j) in zip(seen.spans, spans, strict=True)
         )
-        return Answer(value, found.score, scores=chances, structure=seen)
+        return Answer(value, decoded.score, scores=probs, structure=seen)
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
         """Return the gold annotation."""
@@ -244,10 +244,10 @@ class TagMetric:
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
-        found = self.tagging.compute(resamples, seed, level)
+        values = self.tagging.compute(resamples, seed, level)
         if self.space.scheme:
-            found = {**self.chunks.compute(resamples, seed, level), **found}
-        return found
+            values = {**self.chunks.compute(resamples, seed, level), **values}
+        return values
 
 
 def _all_tags(tags: Iterable[str], scheme: str) -> set[str]:

@@ -139,9 +139,10 @@ class LabelCheck:
         if self.labelled and self.first:
             raise self.missing(self.first)
         if not self.labelled:
-            found = "no example has a label" if self.first else "there are no examples"
+            message = "no example has a label" if self.first else "there are no examples"
             raise UserError(
-                f"{self.file}: {found}. Pass --label with the column that holds the {self.wanted}."
+                f"{self.file}: {message}. "
+                f"Pass --label with the column that holds the {self.wanted}."
             )
 
     def missing(self, example: Example) -> UserError:

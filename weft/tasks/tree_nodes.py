@@ -53,8 +53,8 @@ class TreeNodes:
             seen.update(_flatten(example).labels)
         seen.discard("")
         if len(seen) < 2:
-            found = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
-            raise UserError(f"{found}. Write labels into the trees: (3 (2 The) (4 good)).")
+            message = f"the only label is {seen.pop()!r}" if seen else "no node has a label"
+            raise UserError(f"{message}. Write labels into the trees: (3 (2 The) (4 good)).")
         whole = all(parse_integer(label.removeprefix("-")) is not None for label in seen)
         names = sorted(seen, key=int) if whole else sorted(seen)
         return TagSpace(("label",), (tuple(names),), extra_columns=1)
@@ -76,16 +76,16 @@ class TreeNodes:
         """The label of each root; those of the other nodes are in the structure."""
         return [self._answer(found, space) for found in scores]
 
-    def _answer(self, found: Decoded, space: TagSpace) -> Answer:
-        if found.tree is None:
+    def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
+        if decoded.tree is None:
             return Answer("", 0.0, structure=Annotation("nodes", ()))
-        names = [space.name(0, int(number)) for number in found.table[:, 0]]
-        leaning = _expected_position(found.probs)
-        tree, scores = _label_tree(found.tree, names, leaning)
-        top = found.probs[-1]
+        names = [space.name(0, int(number)) for number in decoded.table[:, 0]]
+        leaning = _expected_position(decoded.probs)
+        tree, scores = _label_tree(decoded.tree, names, leaning)
+        top = decoded.probs[-1]
         return Answer(
             names[-1], float(top.max()), scores=tuple(top.tolist()),
-            structure=Annotation("nodes", found.words, found.places, tree=tree, scores=scores),
+            structure=Annotation("nodes", decoded.words, decoded.places, tree=tree, scores=scores),
         )  # fmt: skip
 
     def gold(self, example: Example, space: TagSpace) -> Annotation:
@@ -138,15 +138,15 @@ def find_neutral(space: TagSpace) -> int | None:
     return len(labels) // 2 if scale and len(labels) % 2 and len(labels) > 2 else None
 
 
-def _expected_position(chances: np.ndarray) -> np.ndarray:
+def _expected_position(probs: np.ndarray) -> np.ndarray:
     """(T,) from -1 to 1: where on the scale each node is expected."""
-    return chances @ np.linspace(-1, 1, chances.shape[1])
+    return probs @ np.linspace(-1, 1, probs.shape[1])
 
 
-def _is_positive(chances: np.ndarray) -> np.ndarray:
+def _is_positive(probs: np.ndarray) -> np.ndarray:
     """(T,) whether the labels above the middle are more probable than those below."""
-    half = chances.shape[1] // 2
-    return chances[:, -half:].sum(1) > chances[:, :half].sum(1)
+    half = probs.shape[1] // 2
+    return probs[:, -half:].sum(1) > probs[:, :half].sum(1)
 
 
 def _flatten(example: Example) -> Any:

@@ -30,29 +30,29 @@ UNBOUNDED = 10  # from so many on a bounded repetition counts as one without bou
 def check(text: str, where: str) -> None:
     """Raise a UserError for a tokenizer.json that could take unbounded time or memory."""
     try:
-        found = jsonio.parse(text, where)
+        data = jsonio.parse(text, where)
     except UserError as error:
         advice = "Make one with 'weft tokens train'."
         raise UserError(f"{where}: not a tokenizer file, or damaged: {error} {advice}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise UserError(
             f"{where}: not a tokenizer file, or damaged: there is no model in it. "
             "Make one with 'weft tokens train'."
         )
-    for pattern in _patterns(found):
+    for pattern in _patterns(data):
         if reason := find_backtracking(pattern):
             raise UserError(
                 f"{where}: the regular expression {pattern[:60]!r} {reason}, so that a text could "
                 "take hours. Weft does not load such a tokenizer."
             )
     for part in ("normalizer", "decoder"):
-        if _growth(found.get(part)) > MAX_GROWTH:
+        if _growth(data.get(part)) > MAX_GROWTH:
             raise UserError(
                 f"{where}: the {part} makes a text more than {MAX_GROWTH} times as long. Weft does "
                 "not load such a tokenizer."
             )
-    _check_model(found["model"], where)
-    _check_all_ids(found, where)
+    _check_model(data["model"], where)
+    _check_all_ids(data, where)
 
 
 def _check_model(model: dict[str, Any], where: str) -> None:
@@ -65,16 +65,16 @@ def _check_model(model: dict[str, Any], where: str) -> None:
     for name in ("continuing_subword_prefix", "end_of_word_suffix"):
         mark = model.get(name)
         if isinstance(mark, str) and len(mark) > MAX_AFFIX_CHARACTERS:
-            told = f"{len(mark):,} characters; {MAX_AFFIX_CHARACTERS} at most are read"
-            raise UserError(f"{where}: {name} has {told}.")
+            message = f"{len(mark):,} characters; {MAX_AFFIX_CHARACTERS} at most are read"
+            raise UserError(f"{where}: {name} has {message}.")
 
 
-def _check_all_ids(found: dict[str, Any], where: str) -> None:
+def _check_all_ids(data: dict[str, Any], where: str) -> None:
     """Check the ids of the model and of the tokens that were added to it."""
-    vocabulary = found["model"].get("vocab")
+    vocabulary = data["model"].get("vocab")
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
     entries = len(vocabulary) if isinstance(vocabulary, (dict, list)) else 0
-    added = found.get("added_tokens")
+    added = data.get("added_tokens")
     if isinstance(added, list):
         ids += [one.get("id") for one in added if isinstance(one, dict)]
         entries += len(added)
@@ -91,16 +91,16 @@ def check_ids(ids: Iterable[Any], entries: int, where: str) -> None:
         )
 
 
-def _patterns(found: Any) -> Iterator[str]:
+def _patterns(data: Any) -> Iterator[str]:
     """Every regular expression in a file."""
-    if isinstance(found, dict):
-        for name, value in found.items():
+    if isinstance(data, dict):
+        for name, value in data.items():
             if name == "Regex" and isinstance(value, str):
                 yield value
             elif name != "vocab":
                 yield from _patterns(value)
-    elif isinstance(found, list) and found and isinstance(found[0], dict):
-        for value in found:
+    elif isinstance(data, list) and data and isinstance(data[0], dict):
+        for value in data:
             yield from _patterns(value)
 
 

@@ -51,12 +51,12 @@ class Tokenizer:
 
         A tokenizer that tells a word in the middle of a text by the space before it is given one.
         """
-        known = self._subtoken_cache
-        new = [word for word in dict.fromkeys(words) if word not in known]
-        given = [f" {word}" for word in new] if self.marks_leading_space else new
-        for word, one in zip(new, self._encode(given, fast=True), strict=True):
-            known[word] = one.ids or [self.unknown]
-        return [known[word] for word in words]
+        cache = self._subtoken_cache
+        new = [word for word in dict.fromkeys(words) if word not in cache]
+        texts = [f" {word}" for word in new] if self.marks_leading_space else new
+        for word, one in zip(new, self._encode(texts, fast=True), strict=True):
+            cache[word] = one.ids or [self.unknown]
+        return [cache[word] for word in words]
 
     @cached_property
     def _subtoken_cache(self) -> dict[str, list[int]]:
@@ -71,8 +71,8 @@ class Tokenizer:
     @cached_property
     def unknown_entry(self) -> int | None:
         """The id of the entry for unknown tokens; None where every text can be spelled."""
-        found = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
-        return next((i for i in found if i is not None), None)
+        candidates = (self._raw.token_to_id(entry) for entry in (UNK, "[UNK]"))
+        return next((i for i in candidates if i is not None), None)
 
     def known_fraction(self, texts: Sequence[str]) -> np.ndarray:
         """(texts,) The fraction of each text's tokens that are not unknown; 0 for an empty text."""
@@ -84,8 +84,8 @@ class Tokenizer:
     @cached_property
     def mask(self) -> int | None:
         """The id of what stands for a hidden token, where it has one."""
-        found = (self._raw.token_to_id(entry) for entry in (MASK, "[MASK]"))
-        return next((i for i in found if i is not None), None)
+        candidates = (self._raw.token_to_id(entry) for entry in (MASK, "[MASK]"))
+        return next((i for i in candidates if i is not None), None)
 
     @cached_property
     def ordinary(self) -> np.ndarray:
@@ -169,9 +169,9 @@ class Tokenizer:
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """The entries by id; an id that a foreign file leaves out is an empty string."""
-        known = self._raw.get_vocab(with_added_tokens=True)
-        entries = [""] * (max(known.values(), default=-1) + 1)
-        for entry, i in known.items():
+        ids = self._raw.get_vocab(with_added_tokens=True)
+        entries = [""] * (max(ids.values(), default=-1) + 1)
+        for entry, i in ids.items():
             entries[i] = entry
         return tuple(entries)
 
@@ -216,9 +216,9 @@ class Tokenizer:
     def _skipped_ids(self) -> frozenset[int]:
         """Ids that decoding leaves out."""
         quiet = {i for i, t in self._raw.get_added_tokens_decoder().items() if t.special}
-        known = self._raw.get_vocab(with_added_tokens=True)
-        quiet.update(known[entry] for entry in SPECIALS if entry in known)
-        return frozenset(quiet - {known.get(UNK, -1)})
+        ids = self._raw.get_vocab(with_added_tokens=True)
+        quiet.update(ids[entry] for entry in SPECIALS if entry in ids)
+        return frozenset(quiet - {ids.get(UNK, -1)})
 
     def _encode(self, texts: Sequence[str], *, fast: bool) -> list["tokenizers.Encoding"]:
         if isinstance(texts, str):

@@ -51,7 +51,7 @@ class WordSegmenter:
     def words_of(self, text: str) -> tuple[tuple[str, ...], Offsets]:
         """The words of a text, and (start, end) of each."""
         words: list[str] = []
-        places: list[tuple[int, int]] = []
+        offsets: list[tuple[int, int]] = []
         for match in CHUNK.finditer(text):
             piece = match.group()
             cut = self._cache.get(piece)
@@ -59,44 +59,44 @@ class WordSegmenter:
                 cut = self._apply_rules(piece)
             if not cut:
                 words.append(piece)
-                places.append(match.span())
+                offsets.append(match.span())
                 continue
             first = match.start()
             for start, end in zip((0, *cut), (*cut, len(piece)), strict=True):
                 words.append(piece[start:end])
-                places.append((first + start, first + end))
-        return tuple(words), tuple(places)
+                offsets.append((first + start, first + end))
+        return tuple(words), tuple(offsets)
 
     def _apply_rules(self, piece: str) -> Boundaries:
         small = piece.lower()  # "Cannot" is cut as "cannot" is
-        found = self.exceptions.get(small) if len(small) == len(piece) else None
-        if found is None:
-            found = self.rules.cut(piece)
+        boundaries = self.exceptions.get(small) if len(small) == len(piece) else None
+        if boundaries is None:
+            boundaries = self.rules.cut(piece)
         if len(piece) <= MAX_CACHED_LETTERS:
             if len(self._cache) >= MAX_CACHED_CHUNKS:
                 self._cache = dict(self.exceptions)
-            self._cache[piece] = found
-        return found
+            self._cache[piece] = boundaries
+        return boundaries
 
     def to_json(self) -> str:
         """The rules in two groups, and the pieces with a space at each cut."""
         rules = sorted(self.rules.confidence.items())
-        made = {
+        data = {
             "cut": {name: sure for name, sure in rules if sure > 0},
             "keep": {name: -sure for name, sure in rules if sure < 0},
             "pieces": [_insert_spaces(*one) for one in sorted(self.exceptions.items())],
         }
-        return json.dumps(made, ensure_ascii=False, indent=0) + "\n"
+        return json.dumps(data, ensure_ascii=False, indent=0) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str = "cuts") -> "WordSegmenter":
         """Restore what `to_json` wrote."""
         try:
-            found = jsonio.parse(text, where)
-            rules = {str(name): float(sure) for name, sure in found["cut"].items()}
-            rules |= {str(name): -float(sure) for name, sure in found["keep"].items()}
+            data = jsonio.parse(text, where)
+            rules = {str(name): float(sure) for name, sure in data["cut"].items()}
+            rules |= {str(name): -float(sure) for name, sure in data["keep"].items()}
             built = DecisionList(rules)
-            pieces = dict(_remove_spaces(one) for one in found["pieces"])
+            pieces = dict(_remove_spaces(one) for one in data["pieces"])
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{where}: not how a model cuts words, or damaged ({error!r:.80}). "
@@ -241,12 +241,12 @@ class DecisionList:
         if not self._within and piece.isascii() and piece.isalpha() and self._whole(piece):
             return ()
         plain, seen = _regex_boundaries(piece), _view(piece)
-        found = []
+        boundaries = []
         for place, names in _rules_around(seen, sorted({*plain, *self._possible(seen)})):
             sure = max([self.confidence.get(name, 0.0) for name in names], key=abs)
             if sure > 0 or (sure == 0 and place in plain):
-                found.append(place)
-        return tuple(found)
+                boundaries.append(place)
+        return tuple(boundaries)
 
     def _whole(self, word: str) -> bool:
         """Return True if no rule could split an ASCII word; a fast form of `_possible`."""
@@ -293,8 +293,8 @@ class _LetterTable(dict[int, str]):
         self.make = make
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = self.make(chr(code))
-        return made
+        self[code] = letter = self.make(chr(code))
+        return letter
 
 
 def _fold_letter(letter: str) -> str:

@@ -54,10 +54,10 @@ class CocoRouge(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            own, *others = map(tokenise_caption, (said, *right))
-            met = [len(longest_common_subsequence(other, own)) for other in others]
-            precision = max(met) / max(1, len(own))
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            tokens, *others = map(tokenise_caption, (answer, *right))
+            met = [len(longest_common_subsequence(other, tokens)) for other in others]
+            precision = max(met) / max(1, len(tokens))
             recall = max(m / max(1, len(other)) for m, other in zip(met, others, strict=True))
             bottom = recall + ROUGE_BETA**2 * precision
             self.add_row([(1 + ROUGE_BETA**2) * precision * recall / bottom if bottom else 0.0])
@@ -80,8 +80,8 @@ class Cider(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            words = [tokenise_caption(text) for text in (said, *right)]
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            words = [tokenise_caption(text) for text in (answer, *right)]
             self.texts.append(words)
             self.document_counts.update(
                 {gram for one in words[1:] for n in _orders() for gram in count_ngrams(one, n)}

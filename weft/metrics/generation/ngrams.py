@@ -52,10 +52,10 @@ def clip_ngrams(tokens: Tokens, references: Sequence[Tokens], n: int) -> Counter
 
 def count_bleu_matches(tokens: Tokens, references: Sequence[Tokens]) -> list[int]:
     """Length, closest reference length (of two the shorter), and matches and n-grams by order."""
-    own = len(tokens)
-    closest = min((len(each) for each in references), key=lambda size: (abs(size - own), size))
+    length = len(tokens)
+    closest = min((len(each) for each in references), key=lambda size: (abs(size - length), size))
     right = [clip_ngrams(tokens, references, n).total() for n in range(1, BLEU_ORDER + 1)]
-    return [own, closest, *right, *(max(0, own - n) for n in range(BLEU_ORDER))]
+    return [length, closest, *right, *(max(0, length - n) for n in range(BLEU_ORDER))]
 
 
 def corpus_bleu(sums: np.ndarray) -> np.ndarray:
@@ -64,14 +64,14 @@ def corpus_bleu(sums: np.ndarray) -> np.ndarray:
     An order without any match counts half of one match, the next such order a quarter, and so on,
     as in mteval-v13a and sacrebleu ("exp"); with no match or no n-gram of some order BLEU is 0.
     """
-    own, closest = sums[:, 0], sums[:, 1]
-    right, said = (
+    length, closest = sums[:, 0], sums[:, 1]
+    matched, total = (
         sums[:, 2 : 2 + BLEU_ORDER],
         sums[:, 2 + BLEU_ORDER : 2 + 2 * BLEU_ORDER],
     )  # (R, N)
-    smoothed = np.where(right > 0, right, 0.5 ** np.cumsum(right == 0, axis=1))
-    scored = (said > 0).all(1) & (right > 0).any(1)
-    shares = safe_divide(smoothed, said)
-    logs = np.log(np.where(shares > 0, shares, 1.0)).mean(1)
-    brevity = np.minimum(0.0, 1 - safe_divide(closest, own))
+    smoothed = np.where(matched > 0, matched, 0.5 ** np.cumsum(matched == 0, axis=1))
+    scored = (total > 0).all(1) & (matched > 0).any(1)
+    precisions = safe_divide(smoothed, total)
+    logs = np.log(np.where(precisions > 0, precisions, 1.0)).mean(1)
+    brevity = np.minimum(0.0, 1 - safe_divide(closest, length))
     return 100 * np.where(scored, np.exp(logs + brevity), 0.0)

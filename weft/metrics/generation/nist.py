@@ -38,8 +38,8 @@ class MtevalBleu(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count answers, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            tokens = [tokenise_mteval(text, self.lowercase) for text in (said, *right)]
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            tokens = [tokenise_mteval(text, self.lowercase) for text in (answer, *right)]
             self.add_row(count_bleu_matches(tokens[0], tokens[1:]))
 
     def statistics(self) -> Mapping[str, Statistic]:
@@ -66,15 +66,17 @@ class Nist(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count answers, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            own, *others = (tokenise_mteval(text, self.lowercase) for text in (said, *right))
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            answer_tokens, *others = (
+                tokenise_mteval(text, self.lowercase) for text in (answer, *right)
+            )
             orders = range(1, self.order + 1)
-            self.hits.append([clip_ngrams(own, others, n) for n in orders])
+            self.hits.append([clip_ngrams(answer_tokens, others, n) for n in orders])
             for other in others:
                 self.reference_counts[()] += len(other)
                 for n in orders:
                     self.reference_counts.update(count_ngrams(other, n))
-            sizes = [max(0, len(own) - n) for n in range(self.order)]
+            sizes = [max(0, len(answer_tokens) - n) for n in range(self.order)]
             length = sum(map(len, others)) / len(others)
             self.add_row([*[0.0] * self.order, *sizes, length])  # the weights come in `table`
 
@@ -93,14 +95,14 @@ class Nist(SentenceMetric):
     def statistics(self) -> Mapping[str, Statistic]:
         return {"nist": self._score}
 
-    def _information(self, found: Counter[NGram]) -> float:
+    def _information(self, matches: Counter[NGram]) -> float:
         seen = self.reference_counts
         return sum(
-            count * float(np.log2(seen[gram[:-1]] / seen[gram])) for gram, count in found.items()
+            count * float(np.log2(seen[gram[:-1]] / seen[gram])) for gram, count in matches.items()
         )
 
     def _score(self, sums: np.ndarray) -> np.ndarray:
-        told, sizes = sums[:, : self.order], sums[:, self.order : 2 * self.order]
-        share = np.minimum(1.0, safe_divide(sizes[:, 0], sums[:, 2 * self.order]))
-        penalty = np.exp(-BETA * np.log(np.where(share > 0, share, 1.0)) ** 2)
-        return np.where(share > 0, penalty * safe_divide(told, sizes).sum(1), 0.0)
+        information, sizes = sums[:, : self.order], sums[:, self.order : 2 * self.order]
+        length_ratio = np.minimum(1.0, safe_divide(sizes[:, 0], sums[:, 2 * self.order]))
+        penalty = np.exp(-BETA * np.log(np.where(length_ratio > 0, length_ratio, 1.0)) ** 2)
+        return np.where(length_ratio > 0, penalty * safe_divide(information, sizes).sum(1), 0.0)

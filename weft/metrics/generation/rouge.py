@@ -39,8 +39,8 @@ class Rouge(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count texts, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            lines = self._lines(said)
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            lines = self._lines(answer)
             scores = zip(*(_score_kinds(lines, self._lines(one)) for one in right), strict=True)
             best = [max(of_kind, key=lambda score: score[2]) for of_kind in scores]
             self.add_row([number for score in best for number in score])
@@ -54,10 +54,10 @@ class Rouge(SentenceMetric):
     def _lines(self, text: str) -> list[list[str]]:
         """The words of each line."""
         text = text if self.words == "none" else text.lower()
-        found = [WORD_PATTERNS[self.words].findall(line) for line in text.split("\n")]
+        lines = [WORD_PATTERNS[self.words].findall(line) for line in text.split("\n")]
         if self.stem:  # of short words the original script leaves the ending alone
-            found = [[stem(word) if len(word) > 3 else word for word in line] for line in found]
-        return found
+            lines = [[stem(word) if len(word) > 3 else word for word in line] for line in lines]
+        return lines
 
 
 def longest_common_subsequence(first: Tokens, second: Tokens) -> list[int]:
@@ -67,48 +67,48 @@ def longest_common_subsequence(first: Tokens, second: Tokens) -> list[int]:
     subsequence of first[: i + 1] is longer than that of first[:i]. Of several longest ones it is
     that of the original script, found from the end.
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for i, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << i
+        positions[word] = positions.get(word, 0) | 1 << i
     full = (1 << len(first)) - 1
     rows = [full]
     for word in second:
-        met = rows[-1] & places.get(word, 0)
+        met = rows[-1] & positions.get(word, 0)
         rows.append(((rows[-1] + met) | (rows[-1] - met)) & full)
-    found = []
+    matched = []
     i, j = len(first), len(second)
     while i and j:
         if first[i - 1] == second[j - 1]:
             i, j = i - 1, j - 1
-            found.append(i)
+            matched.append(i)
         elif rows[j] >> (i - 1) & 1:
             i -= 1
         else:
             j -= 1
-    return found[::-1]
+    return matched[::-1]
 
 
-def _score_kinds(said: Sequence[list[str]], true: Sequence[list[str]]) -> list[Score]:
+def _score_kinds(answer: Sequence[list[str]], reference: Sequence[list[str]]) -> list[Score]:
     """Return the scores of each kind for the lines of a text and of one reference."""
-    own, other = ([word for line in lines for word in line] for lines in (said, true))
-    found = []
+    words, other = ([word for line in lines for word in line] for lines in (answer, reference))
+    scores = []
     for n in (1, 2):
-        mine, right = count_ngrams(own, n), count_ngrams(other, n)
-        found.append(_f1_score((mine & right).total(), mine.total(), right.total()))
-    found.append(_f1_score(len(longest_common_subsequence(other, own)), len(own), len(other)))
-    found.append(_f1_score(_count_union_matches(said, true), len(own), len(other)))
-    return found
+        mine, right = count_ngrams(words, n), count_ngrams(other, n)
+        scores.append(_f1_score((mine & right).total(), mine.total(), right.total()))
+    scores.append(_f1_score(len(longest_common_subsequence(other, words)), len(words), len(other)))
+    scores.append(_f1_score(_count_union_matches(answer, reference), len(words), len(other)))
+    return scores
 
 
-def _count_union_matches(said: Sequence[list[str]], true: Sequence[list[str]]) -> int:
+def _count_union_matches(answer: Sequence[list[str]], reference: Sequence[list[str]]) -> int:
     """Words of the reference's lines that lie on a longest common subsequence with some line.
 
     As in version 1.5.5 of the script, no word counts more often than either text has it.
     """
-    left = Counter(word for line in said for word in line)
+    left = Counter(word for line in answer for word in line)
     hits = 0
-    for line in true:
-        met = {i for other in said for i in longest_common_subsequence(line, other)}
+    for line in reference:
+        met = {i for other in answer for i in longest_common_subsequence(line, other)}
         for i in sorted(met):
             if left[line[i]] > 0:
                 left[line[i]] -= 1

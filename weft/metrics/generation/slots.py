@@ -48,25 +48,25 @@ class SlotRules:
         """
         assert all(record.values()), "an empty value cannot be looked for"
         text = fold_text(text)
-        known = set(record.values()).union(*self.names.values())
+        known_values = set(record.values()).union(*self.names.values())
         mentioned = set()
-        for name in sorted(known - self._ruled(record), key=len, reverse=True):
+        for name in sorted(known_values - self._phrase_values(record), key=len, reverse=True):
             text, times = _verbatim(name).subn(" | ", text)
             if times:
                 mentioned.add(name)
-        found: dict[str, set[str]] = {}
+        values_by_slot: dict[str, set[str]] = {}
         for slot in {*record, *self.names} - self.phrases.keys():
             others = {value for other, value in record.items() if other != slot}
-            own = {*self.names.get(slot, ()), *([record[slot]] if slot in record else [])}
-            found[slot] = mentioned & own - (others - {record.get(slot)})
+            slot_values = {*self.names.get(slot, ()), *([record[slot]] if slot in record else [])}
+            values_by_slot[slot] = mentioned & slot_values - (others - {record.get(slot)})
         for slot, values in self._compiled.items():
-            rest, found[slot] = text, set()
+            rest, values_by_slot[slot] = text, set()
             for value, patterns in values.items():
                 for pattern in patterns:
                     rest, times = pattern.subn(" | ", rest)
                     if times:
-                        found[slot].add(value)
-        return found
+                        values_by_slot[slot].add(value)
+        return values_by_slot
 
     @cached_property
     def _compiled(self) -> dict[str, dict[str, list[re.Pattern[str]]]]:
@@ -78,7 +78,7 @@ class SlotRules:
             for slot, values in self.phrases.items()
         }
 
-    def _ruled(self, record: Record) -> set[str]:
+    def _phrase_values(self, record: Record) -> set[str]:
         """Values of the record that phrases look for."""
         open_values = {value for slot, value in record.items() if slot not in self.phrases}
         return {value for slot, value in record.items() if slot in self.phrases} - open_values

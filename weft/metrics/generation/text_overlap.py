@@ -106,8 +106,8 @@ class ExactMatch(SentenceMetric):
 
     def add(self, predicted: Sequence[str], gold: Gold) -> None:
         """Count answers, each with its references."""
-        for said, right in zip(predicted, as_reference_lists(gold), strict=True):
-            self.add_row([self._plain(said) in map(self._plain, right)])
+        for answer, right in zip(predicted, as_reference_lists(gold), strict=True):
+            self.add_row([self._plain(answer) in map(self._plain, right)])
 
     def statistics(self) -> Mapping[str, Statistic]:
         return {"exact_match": mean_of_column(0)}
@@ -127,8 +127,8 @@ class TokenAccuracy(SentenceMetric):
 
     def add(self, predicted: Sequence[Sequence[int]], gold: Sequence[Sequence[int]]) -> None:
         """Count sentences as ids, padding cut off."""
-        for said, true in zip(predicted, gold, strict=True):
-            right = sum(int(a == b) for a, b in zip(said, true, strict=True))
+        for answer, true in zip(predicted, gold, strict=True):
+            right = sum(int(a == b) for a, b in zip(answer, true, strict=True))
             self.add_row([right, len(true)])
 
     def statistics(self) -> Mapping[str, Statistic]:
@@ -143,13 +143,13 @@ def _sacrebleu() -> Any:
     return sacrebleu.metrics
 
 
-def _extract(measure: "Bleu | Chrf", predicted: Sequence[str], gold: Gold) -> set[int]:
+def _extract(metric: "Bleu | Chrf", predicted: Sequence[str], gold: Gold) -> set[int]:
     """Add the counts of each sentence; how many references there were."""
     listed = as_reference_lists(gold)
-    for said, right in zip(predicted, listed, strict=True):
+    for answer, right in zip(predicted, listed, strict=True):
         # What sacrebleu's own significance tests start from: its public scores hide these counts.
-        counts = measure.metric._extract_corpus_statistics([said], [[one] for one in right])
-        measure.add_row(counts[0])
+        counts = metric.metric._extract_corpus_statistics([answer], [[one] for one in right])
+        metric.add_row(counts[0])
     return set(map(len, listed))
 
 

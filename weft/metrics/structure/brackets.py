@@ -48,15 +48,17 @@ class BracketF1:
     def add(self, predicted: Sequence[BracketedTree], gold: Sequence[BracketedTree]) -> None:
         """Count sentences: the brackets predicted and the right ones."""
         assert len(predicted) == len(gold)
-        for said, true in zip(predicted, gold, strict=True):
-            kept = _find_kept_words(said)
+        for tree, gold_tree in zip(predicted, gold, strict=True):
+            kept = _find_kept_words(tree)
             if not kept.any():
                 self.skipped += 1
-            elif len(said.tags) != len(true.tags) or (kept != _find_kept_words(true)).any():
+            elif (
+                len(tree.tags) != len(gold_tree.tags) or (kept != _find_kept_words(gold_tree)).any()
+            ):
                 self.errors += 1
             else:
                 self.counts.add(
-                    _count_sentence(_count_brackets(said, kept), _count_brackets(true, kept))
+                    _count_sentence(_count_brackets(tree, kept), _count_brackets(gold_tree, kept))
                 )
 
     def merge(self, other: "BracketF1") -> None:
@@ -88,27 +90,27 @@ def _find_kept_words(tree: BracketedTree) -> np.ndarray:
 
 def _count_brackets(tree: BracketedTree, kept: np.ndarray) -> Counter[Span]:
     """Count the brackets of a tree, with positions among the kept words."""
-    place = np.concatenate([[0], np.cumsum(kept)]).tolist()
-    found: Counter[Span] = Counter()
+    position = np.concatenate([[0], np.cumsum(kept)]).tolist()
+    brackets: Counter[Span] = Counter()
     for name, start, end in tree.spans:
         label = name.split("-")[0].split("=")[0]
-        if place[start] < place[end] and label not in DELETED_LABELS:
-            found[EQUIVALENT_LABELS.get(label, label), place[start], place[end]] += 1
-    return found
+        if position[start] < position[end] and label not in DELETED_LABELS:
+            brackets[EQUIVALENT_LABELS.get(label, label), position[start], position[end]] += 1
+    return brackets
 
 
-def _count_sentence(said: Counter[Span], true: Counter[Span]) -> tuple[int, ...]:
-    right, crossing = (said & true).total(), _count_crossing(said, true)
-    complete = right == said.total() == true.total()
-    return (true.total(), said.total(), right, int(complete), crossing, int(crossing > 0))
+def _count_sentence(predicted: Counter[Span], gold: Counter[Span]) -> tuple[int, ...]:
+    right, crossing = (predicted & gold).total(), _count_crossing(predicted, gold)
+    complete = right == predicted.total() == gold.total()
+    return (gold.total(), predicted.total(), right, int(complete), crossing, int(crossing > 0))
 
 
-def _count_crossing(said: Counter[Span], true: Counter[Span]) -> int:
+def _count_crossing(predicted: Counter[Span], gold: Counter[Span]) -> int:
     """Predicted brackets that overlap some gold one without either holding the other."""
-    edges = np.array([(start, end) for _, start, end in true], dtype=np.int64).reshape(-1, 2)
+    edges = np.array([(start, end) for _, start, end in gold], dtype=np.int64).reshape(-1, 2)
     starts, ends = edges.T
     crossing = 0
-    for (_, start, end), count in said.items():
+    for (_, start, end), count in predicted.items():
         before = (starts < start) & (start < ends) & (ends < end)
         after = (start < starts) & (starts < end) & (end < ends)
         crossing += count * bool((before | after).any())

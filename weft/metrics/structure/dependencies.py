@@ -64,15 +64,17 @@ def strip_subtype(relation: str) -> str:
     return relation.partition(":")[0]
 
 
-def _count_sentence(said: Arcs, true: Arcs) -> tuple[int, ...]:
-    sizes = {len(part) for part in (*said, *true)}
+def _count_sentence(predicted: Arcs, gold: Arcs) -> tuple[int, ...]:
+    sizes = {len(part) for part in (*predicted, *gold)}
     if len(sizes) > 1:
         raise UserError(
-            f"A sentence of {len(true[0])} words is scored against one of {len(said[0])}. "
+            f"A sentence of {len(gold[0])} words is scored against one of {len(predicted[0])}. "
             "Parse the words of the gold file themselves."
         )
-    head = np.asarray(said[0]) == np.asarray(true[0])
-    ours, theirs = ([strip_subtype(relation) for relation in part] for part in (said[1], true[1]))
+    head = np.asarray(predicted[0]) == np.asarray(gold[0])
+    ours, theirs = (
+        [strip_subtype(relation) for relation in part] for part in (predicted[1], gold[1])
+    )
     label = np.array([a == b for a, b in zip(ours, theirs, strict=True)], dtype=bool)
     content = np.array([relation in CONTENT_RELATIONS for relation in theirs], dtype=bool)
     claimed = sum(relation in CONTENT_RELATIONS for relation in ours)
