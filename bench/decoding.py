@@ -92,7 +92,7 @@ class Weft:
         self.weights = weights
         vocabulary, inner = theirs.config.vocab_size, theirs.model
         shape: dict[str, Any] = {
-            "hidden": WIDTH, "layers": LAYERS, "heads": HEADS, "feed": FEED, "norm": "post",
+            "hidden": WIDTH, "layers": LAYERS, "heads": HEADS, "feed_forward": FEED, "norm": "post",
             "activation": "relu",
         }  # fmt: skip
         self.encoder = Encoder(WIDTH, **shape).eval()

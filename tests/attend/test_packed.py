@@ -17,7 +17,7 @@ from weft.runtime import use_threads
 
 V, H, N = 31, 12, 3
 SHAPES = {
-    "bert": lambda: Bert(V, H, layers=3, heads=N, feed=17, limit=41),
+    "bert": lambda: Bert(V, H, layers=3, heads=N, feed_forward=17, limit=41),
     "electra": lambda: Bert(V, H, layers=1, heads=N, width=7, offset=2, segments=1, limit=41),
     "relu": lambda: Bert(V, H, layers=2, heads=1, activation="relu", segments=0, limit=41),
     "lora": lambda: Bert(V, H, layers=2, heads=N, lora=2, limit=41),

@@ -38,7 +38,7 @@ def test_a_search_from_the_command_line(words, tmp_path):
     ("more", "parts"),
     [
         ((), ("Nothing to search", "--search", "classic.C")),
-        (("--search", "classic.strenth=1,2"), ("Unknown option 'strenth'", "Did you mean")),
+        (("--search", "classic.min_coutn=1,2"), ("Unknown option 'min_coutn'", "Did you mean")),
         (("--search", "C"), ("--search 'C' should look like",)),
         (("--preset", "tiny"), ("Unknown preset 'tiny'", "bert, small")),
         (("--search", "classic.C=0.1..5", "--sampler", "grid"), ("The grid has no end",)),

@@ -17,8 +17,8 @@ LENGTHS, SOURCES = [5, 0, 1, 3], [3, 2, 0, 7]
 SMALL = {
     "rnn": {"width": 5, "hidden": 3},
     "cnn": {"width": 5, "hidden": 7, "layers": 2, "limit": 11},
-    "transformer": {"hidden": 4, "heads": 2, "layers": 2, "feed": 5},
-    "gpt": {"hidden": 4, "heads": 2, "layers": 2, "feed": 5, "limit": 11},
+    "transformer": {"hidden": 4, "heads": 2, "layers": 2, "feed_forward": 5},
+    "gpt": {"hidden": 4, "heads": 2, "layers": 2, "feed_forward": 5, "limit": 11},
     "nnlm": {"width": 3, "context": 3, "hidden": 5},
     "rnn-lm": {"width": 5, "hidden": 3},
     "bidirectional-lm": {"width": 5, "hidden": 3},
@@ -254,7 +254,7 @@ def test_the_defaults_work(name):
 
 @pytest.mark.parametrize("name", sorted(registry.parts("decoder")))
 def test_four_sentences_are_learnt_by_heart(name):
-    sizes = {"hidden": 32, "feed": 32} if name in ("transformer", "gpt") else {"hidden": 32}
+    sizes = {"hidden": 32, "feed_forward": 32} if name in ("transformer", "gpt") else {"hidden": 32}
     decoder = build({"kind": name, **SMALL[name], **sizes}).train()
     wanted, source = targets([5, 2, 4, 3]), memory()
     read = shift_right(wanted, bos=2) if decoder.causal else wanted

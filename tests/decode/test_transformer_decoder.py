@@ -198,8 +198,10 @@ def test_learned_positions_end_and_waves_do_not():
 
 
 def test_options_that_make_no_sense():
-    with pytest.raises(UserError, match=r"decoder 'transformer': 'feed' should be 0 .* got -1"):
-        Seq2SeqTransformerDecoder(V, M, feed=-1)
+    with pytest.raises(
+        UserError, match=r"decoder 'transformer': 'feed_forward' should be 0 .* got -1"
+    ):
+        Seq2SeqTransformerDecoder(V, M, feed_forward=-1)
     with pytest.raises(UserError, match=r"hidden \(10\) must be divisible by heads \(3\)"):
         GPT(V, 10, heads=3)
 

@@ -82,19 +82,19 @@ def test_options_that_make_no_sense():
         Lookup(5, dropout=1.5)
     with pytest.raises(UserError, match=r"'word_dropout' should be from 0 to below 1, got 1\.0"):
         Lookup(5, word_dropout=1.0)
-    with pytest.raises(UserError, match="'rooted' does not go with 'shared'"):
-        Lookup(5, shared=True, rooted=True)
+    with pytest.raises(UserError, match="'scale_by_sqrt_dim' does not go with 'shared'"):
+        Lookup(5, shared=True, scale_by_sqrt_dim=True)
     with pytest.raises(UserError, match="'frozen' does not go with 'shared'"):
         Lookup(5, shared=True, frozen=True)
 
 
 def test_rooted_rows_are_small_and_leave_at_their_scale(file):
     torch.manual_seed(0)
-    lookup = Lookup(1009, width=31, scale=0.3, rooted=True)
+    lookup = Lookup(1009, width=31, scale=0.3, scale_by_sqrt_dim=True)
     assert lookup.table.weight[1:].std().item() == pytest.approx(0.3 / 31**0.5, rel=0.02)
     ids = Padded(torch.arange(1, 1009)[None], torch.tensor([1008]))
     assert lookup(ids).data.std().item() == pytest.approx(0.3, rel=0.02)
-    given = Lookup(5, width=3, vectors=file, rooted=True)
+    given = Lookup(5, width=3, vectors=file, scale_by_sqrt_dim=True)
     given.initialise(VOCABULARY)
     out = given(Padded(torch.tensor([[3]]), torch.tensor([1]))).data
     torch.testing.assert_close(out[0, 0], torch.tensor([1.0, 2.0, 3.0]))

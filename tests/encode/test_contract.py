@@ -17,7 +17,7 @@ SMALL = {
     "highway": {},
     "mlp": {"hidden": 3, "window": 3},
     "rnn": {"hidden": 3},
-    "transformer": {"hidden": 4, "heads": 2, "layers": 1, "feed": 5},
+    "transformer": {"hidden": 4, "heads": 2, "layers": 1, "feed_forward": 5},
 }
 VARIANTS = [
     {"kind": "bag", "hidden": 7, "activation": "tanh"},

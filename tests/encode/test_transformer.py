@@ -69,7 +69,9 @@ def test_dropout_is_inside_the_parts_only_where_asked(inner):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_stack_is_pytorchs_stack(norm):
     torch.manual_seed(1)
-    ours = TransformerEncoder(11, hidden=10, layers=2, heads=2, feed=13, norm=norm, dropout=0.0)
+    ours = TransformerEncoder(
+        11, hidden=10, layers=2, heads=2, feed_forward=13, norm=norm, dropout=0.0
+    )
     stack = [reference(block, norm, "gelu") for block in ours.blocks]
     x = sample(11)
     states = ours.enter(x.data) + sinusoidal_table(7, 10)
@@ -131,5 +133,5 @@ def test_how_much_it_can_read():
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match=r"hidden \(10\) must be divisible by heads \(3\)"):
         TransformerEncoder(5, hidden=10, heads=3)
-    with pytest.raises(UserError, match="'feed' should be 0"):
-        TransformerEncoder(5, feed=-1)
+    with pytest.raises(UserError, match="'feed_forward' should be 0"):
+        TransformerEncoder(5, feed_forward=-1)

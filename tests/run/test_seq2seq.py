@@ -88,7 +88,7 @@ def test_one_vocabulary_for_both_sides(tmp_path):
 )
 def test_one_table_for_both_sides(tmp_path, name, factor):
     changes = {"task.shared": True, "train.epochs": 1, "embedder.width": 16}
-    changes |= {"embedder.shared": True, "embedder.rooted": False}
+    changes |= {"embedder.shared": True, "embedder.scale_by_sqrt_dim": False}
     if name == "seq2seq-attention":
         changes["decoder.width"] = 16
     out = trained(name, tmp_path, **changes)

@@ -14,7 +14,11 @@ SHORT = {
 SMALL = {
     "tagger-window": {"encoder.hidden": 13},
     "tagger-cnn": {"encoder.hidden": 13},
-    "tagger-transformer": {"encoder.hidden": 12, "encoder.feed": 17, "train.learning_rate": 0.01},
+    "tagger-transformer": {
+        "encoder.hidden": 12,
+        "encoder.feed_forward": 17,
+        "train.learning_rate": 0.01,
+    },
 }
 
 

@@ -16,7 +16,7 @@ PARTS = {
     "pool": {"kind": "first"},
     "head": {"kind": "linear"},
 }
-SMALL = {"kind": "bert", "hidden": 10, "layers": 3, "heads": 2, "feed": 13, "limit": 17}
+SMALL = {"kind": "bert", "hidden": 10, "layers": 3, "heads": 2, "feed_forward": 13, "limit": 17}
 
 
 def model(**more):

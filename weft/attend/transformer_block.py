@@ -54,7 +54,7 @@ class TransformerBlock(Compilable):
         self,
         hidden: int,
         heads: int,
-        feed: int,
+        feed_forward: int,
         norm: Literal["pre", "post"] = "pre",
         dropout: float = 0.0,
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
@@ -66,8 +66,8 @@ class TransformerBlock(Compilable):
         inner = dropout if inner_dropout else 0.0
         self.attention = MultiHeadAttention(hidden, heads, inner)
         self.attention_norm = nn.LayerNorm(hidden, eps)
-        self.feed_in = nn.Linear(hidden, feed)
-        self.feed_out = nn.Linear(feed, hidden)
+        self.feed_in = nn.Linear(hidden, feed_forward)
+        self.feed_out = nn.Linear(feed_forward, hidden)
         self.feed_norm = nn.LayerNorm(hidden, eps)
         self.activation_name, self.activation = activation, ACTIVATIONS[activation]()
         self.dropout, self.inner = nn.Dropout(dropout), nn.Dropout(inner)

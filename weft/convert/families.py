@@ -71,8 +71,8 @@ class Family:
         for theirs, ours, _ in self.settings:
             if ours == "activation":
                 out[theirs] = HF_ACTIVATIONS[spec["activation"]]
-            if ours == "feed":
-                out[theirs] = spec["feed"] or 4 * spec["hidden"]
+            if ours == "feed_forward":
+                out[theirs] = spec["feed_forward"] or 4 * spec["hidden"]
             if ours == "width":
                 out[theirs] = spec["width"] or spec["hidden"]
             if ours == "limit":
@@ -130,7 +130,7 @@ _BERT_SETTINGS = (
     ("hidden_size", "hidden", 768),
     ("num_hidden_layers", "layers", 12),
     ("num_attention_heads", "heads", 12),
-    ("intermediate_size", "feed", 3072),
+    ("intermediate_size", "feed_forward", 3072),
     ("max_position_embeddings", "limit", 512),
     ("type_vocab_size", "segments", 2),
     ("hidden_act", "activation", "gelu"),
@@ -176,7 +176,7 @@ DISTILBERT = Family(
         ("dim", "hidden", 768),
         ("n_layers", "layers", 6),
         ("n_heads", "heads", 12),
-        ("hidden_dim", "feed", 3072),
+        ("hidden_dim", "feed_forward", 3072),
         ("max_position_embeddings", "limit", 512),
         ("activation", "activation", "gelu"),
         ("dropout", "dropout", 0.1),
@@ -201,7 +201,7 @@ GPT2 = Family(
         ("n_embd", "hidden", 768),
         ("n_layer", "layers", 12),
         ("n_head", "heads", 12),
-        ("n_inner", "feed", 0),
+        ("n_inner", "feed_forward", 0),
         ("n_positions", "limit", 1024),
         ("activation_function", "activation", "gelu_new"),
         ("layer_norm_epsilon", "eps", 1e-5),

@@ -42,7 +42,7 @@ class Bert(TransformerEmbedder):
         hidden: int = 256,
         layers: int = 4,
         heads: int = 4,
-        feed: int = 0,
+        feed_forward: int = 0,
         limit: int = 512,
         segments: int = 2,
         offset: int = 0,
@@ -63,8 +63,10 @@ class Bert(TransformerEmbedder):
         super().__init__()
         where = "embedder 'bert'"
         check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if min(segments, offset, width, feed, lora) < 0:
-            raise UserError(f"{where}: segments, offset, width, feed and lora should be 0 or more.")
+        if min(segments, offset, width, feed_forward, lora) < 0:
+            raise UserError(
+                f"{where}: segments, offset, width, feed_forward and lora should be 0 or more."
+            )
         if lora and frozen:
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         wide = width or hidden
@@ -80,7 +82,7 @@ class Bert(TransformerEmbedder):
         self.enter = nn.Identity() if wide == hidden else nn.Linear(wide, hidden)
         self.blocks = nn.ModuleList(
             TransformerBlock(
-                hidden, heads, feed or 4 * hidden, "post", dropout, activation,
+                hidden, heads, feed_forward or 4 * hidden, "post", dropout, activation,
                 inner_dropout=False, eps=eps,
             )
             for _ in range(layers)

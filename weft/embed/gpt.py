@@ -38,7 +38,7 @@ class Gpt(TransformerEmbedder):
         hidden: int = 384,
         layers: int = 6,
         heads: int = 6,
-        feed: int = 0,
+        feed_forward: int = 0,
         limit: int = 256,
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu-tanh",
         eps: float = 1e-5,
@@ -55,8 +55,8 @@ class Gpt(TransformerEmbedder):
         super().__init__()
         where = "embedder 'gpt'"
         check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if min(feed, lora) < 0:
-            raise UserError(f"{where}: feed and lora should be 0 or more.")
+        if min(feed_forward, lora) < 0:
+            raise UserError(f"{where}: feed_forward and lora should be 0 or more.")
         if lora and frozen:
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         self.output_size, self.limit = hidden, limit
@@ -68,7 +68,7 @@ class Gpt(TransformerEmbedder):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             TransformerBlock(
-                hidden, heads, feed or 4 * hidden, "pre", dropout, activation,
+                hidden, heads, feed_forward or 4 * hidden, "pre", dropout, activation,
                 inner_dropout=False, eps=eps,
             )
             for _ in range(layers)

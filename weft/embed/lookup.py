@@ -22,9 +22,10 @@ class Lookup(nn.Module):
     The constructor never opens `vectors`: a saved model holds its table and needs no file. The
     caller that makes a fresh model calls `initialise` once. `scale` is the standard deviation of
     random rows. `word_dropout` is the fraction of words whose vector is zeroed in training, so that
-    the rest of the model learns to do without unknown words. With `rooted` the rows start √E times
-    smaller than `scale` and are multiplied by √E on the way out (Vaswani et al. 2017): as large,
-    but they learn √E times as fast. With `shared` a decoder's table is read, and no other is kept.
+    the rest of the model learns to do without unknown words. With `scale_by_sqrt_dim`
+    the rows start √E times smaller than `scale` and are multiplied by √E on the way out (Vaswani
+    et al. 2017): as large, but they learn √E times as fast. With `shared` a decoder's table is
+    read, and no other is kept.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Lookup(nn.Module):
         frozen: bool = False,
         scale: float = 0.1,
         word_dropout: float = 0.0,
-        rooted: bool = False,
+        scale_by_sqrt_dim: bool = False,
         shared: bool = False,
     ):
         super().__init__()
@@ -46,14 +47,14 @@ class Lookup(nn.Module):
                 "embedder 'lookup': 'word_dropout' should be from 0 to below 1, "
                 f"got {word_dropout}."
             )
-        if shared and (vectors or frozen or rooted):
-            other = "vectors" if vectors else "frozen" if frozen else "rooted"
+        if shared and (vectors or frozen or scale_by_sqrt_dim):
+            other = "vectors" if vectors else "frozen" if frozen else "scale_by_sqrt_dim"
             raise UserError(
                 f"embedder 'lookup': '{other}' does not go with 'shared', which reads the table "
                 "of the decoder as it is. Remove one."
             )
         self.output_size, self.shared = width, shared
-        self.factor = width**0.5 if rooted else 1.0  # of every vector on the way out
+        self.factor = width**0.5 if scale_by_sqrt_dim else 1.0  # of every vector on the way out
         self.vectors = vectors
         self.coverage = 0.0  # fraction of the vocabulary that `initialise` found in the file
         self.table = nn.Embedding(vocabulary_size, width, padding_idx=0)

@@ -21,8 +21,8 @@ from weft.registry import register
 class TransformerEncoder(nn.Module):
     """A stack of self-attention blocks over positions.
 
-    `feed` is the inner width of the feed-forward networks, 4·hidden if 0. With `cls` a learned
-    [CLS] step is put in front, `leading` steps in all, for the pool "first" to read. `limit`
+    `feed_forward` is the inner width of the feed-forward networks, 4·hidden if 0. With `cls` a
+    learned [CLS] step is put first, `leading` steps in all, for the pool "first" to read. `limit`
     bounds learned positions, [CLS] included; the attribute is how many tokens can be read, None
     for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of the sinusoids.
     Dropout is where the paper has it, after each part and on the sum of words and positions; with
@@ -35,7 +35,7 @@ class TransformerEncoder(nn.Module):
         hidden: int = 128,
         layers: int = 2,
         heads: int = 4,
-        feed: int = 0,
+        feed_forward: int = 0,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal",
         limit: int = 512,
@@ -47,8 +47,10 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         where = "encoder 'transformer'"
         check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if feed < 0:
-            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        if feed_forward < 0:
+            raise UserError(
+                f"{where}: 'feed_forward' should be 0 (4 times hidden) or more, got {feed_forward}."
+            )
         self.output_size = hidden
         self.leading = int(cls)
         self.limit = limit - self.leading if positions == "learned" else None
@@ -62,7 +64,7 @@ class TransformerEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             TransformerBlock(
-                hidden, heads, feed or 4 * hidden, norm, dropout, activation, inner_dropout
+                hidden, heads, feed_forward or 4 * hidden, norm, dropout, activation, inner_dropout
             )
             for _ in range(layers)
         )

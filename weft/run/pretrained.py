@@ -38,7 +38,7 @@ OVERRIDABLE = (
     "cls",
     "sep",
 )
-DECODER_OPTIONS = ("hidden", "layers", "heads", "feed", "limit", "activation", "dropout")
+DECODER_OPTIONS = ("hidden", "layers", "heads", "feed_forward", "limit", "activation", "dropout")
 DECODER_PREFIX = "head.decoder."
 # From this rate on, a network this large may forget its pre-training.
 HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000

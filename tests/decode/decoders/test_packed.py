@@ -23,7 +23,7 @@ BOS, EOS = 2, 3
 SHAPES = [
     {},
     {"norm": "post", "activation": "gelu", "tied": False},
-    {"positions": "learned", "limit": 29, "heads": 1, "feed": 5},
+    {"positions": "learned", "limit": 29, "heads": 1, "feed_forward": 5},
     {"activation": "gelu-tanh", "layers": 1, "limit": 3},
 ]
 WAYS = {
@@ -50,7 +50,7 @@ def shaken(model):
 
 
 def built(**options):
-    shape = {"hidden": H, "layers": 2, "heads": N, "feed": 7, **options}
+    shape = {"hidden": H, "layers": 2, "heads": N, "feed_forward": 7, **options}
     return shaken(Seq2SeqTransformerDecoder(V, M, **shape))
 
 
@@ -182,7 +182,7 @@ def test_a_language_model_after_prompts():
 
 
 def test_int8_is_near_and_asked_for_in_the_settings():
-    decoder = built(hidden=48, feed=96)
+    decoder = built(hidden=48, feed_forward=96)
     head = Seq2SeqHead(decoder, SearchSettings(), BOS, EOS).eval()
     exact = head(memory()).generate(SearchSettings(method="greedy", max_length=5))
     near = head(memory()).generate(

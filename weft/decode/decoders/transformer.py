@@ -72,14 +72,14 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         self,
         hidden: int,
         heads: int,
-        feed: int,
+        feed_forward: int,
         memory_size: int = 0,
         norm: Literal["pre", "post"] = "pre",
         dropout: float = 0.0,
         activation: Activation = "gelu",
         inner_dropout: bool = True,
     ):
-        super().__init__(hidden, heads, feed, norm, dropout, activation, inner_dropout)
+        super().__init__(hidden, heads, feed_forward, norm, dropout, activation, inner_dropout)
         inner = dropout if inner_dropout else 0.0
         self.cross = MultiHeadAttention(hidden, heads, inner, memory_size) if memory_size else None
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
@@ -161,7 +161,7 @@ class TransformerDecoder(nn.Module):
         hidden: int,
         layers: int,
         heads: int,
-        feed: int,
+        feed_forward: int,
         norm: Literal["pre", "post"],
         positions: Literal["sinusoidal", "learned"],
         limit: int,
@@ -174,8 +174,10 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         where = f"decoder '{self.name}'"
         check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if feed < 0:
-            raise UserError(f"{where}: 'feed' should be 0 (4 times hidden) or more, got {feed}.")
+        if feed_forward < 0:
+            raise UserError(
+                f"{where}: 'feed_forward' should be 0 (4 times hidden) or more, got {feed_forward}."
+            )
         self.learned = positions == "learned"
         self.limit = limit if self.learned else None
         # Sinusoids have size one, and so should the words they are added to; but tied output
@@ -186,7 +188,7 @@ class TransformerDecoder(nn.Module):
         self.positions = (LearnedPositions if self.learned else SinusoidalPositions)(hidden, limit)
         self.dropout, self.entrance = nn.Dropout(dropout), attend.EmbeddingSum()
         self.heads, self.hidden_size = heads, hidden
-        shape = (hidden, heads, feed or 4 * hidden, memory_size, norm, dropout, activation)
+        shape = (hidden, heads, feed_forward or 4 * hidden, memory_size, norm, dropout, activation)
         self.blocks = nn.ModuleList(
             TransformerDecoderBlock(*shape, inner_dropout) for _ in range(layers)
         )
@@ -333,8 +335,8 @@ class TransformerDecoder(nn.Module):
 class Seq2SeqTransformerDecoder(TransformerDecoder):
     """Self-attention and cross-attention blocks (Vaswani et al. 2017).
 
-    `feed` is the inner width of the feed-forward layers, by default 4·hidden. Learned positions end
-    at `limit`. Returned attention weights are the mean over the last layer's heads.
+    `feed_forward` is the inner width of the feed-forward layers, by default 4·hidden. Learned
+    positions end at `limit`. Returned attention weights are the mean over the last layer's heads.
     `inner_dropout` also drops attention weights and inner feed-forward activations.
     """
 
@@ -347,7 +349,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         hidden: int = 256,
         layers: int = 3,
         heads: int = 4,
-        feed: int = 0,
+        feed_forward: int = 0,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["sinusoidal", "learned"] = "sinusoidal",
         limit: int = 512,
@@ -356,7 +358,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         tied: bool = True,
         inner_dropout: bool = True,
     ):
-        shape = (hidden, layers, heads, feed, norm, positions, limit, dropout, activation)
+        shape = (hidden, layers, heads, feed_forward, norm, positions, limit, dropout, activation)
         super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
 
     def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
@@ -409,14 +411,14 @@ class GPT(TransformerDecoder):
         hidden: int = 384,
         layers: int = 6,
         heads: int = 6,
-        feed: int = 0,
+        feed_forward: int = 0,
         limit: int = 256,
         dropout: float = 0.1,
         activation: Activation = "gelu-tanh",
         tied: bool = True,
         model: str = "",
     ):
-        shape = (hidden, layers, heads, feed, "pre", "learned", limit, dropout, activation)
+        shape = (hidden, layers, heads, feed_forward, "pre", "learned", limit, dropout, activation)
         super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
         self.model = model
         for block in self.blocks:  # GPT-2 drops attention weights, but nothing inside the MLP
