@@ -133,7 +133,7 @@ def test_tables_are_made_ready():
     told = "there is no answer. Fill it in, or pass --on-bad-row skip.* task.no_answer=true"
     with pytest.raises(UserError, match=told):
         task.prepare(nothing, tally)
-    with pytest.raises(UserError, match=r"made\.csv:2: the answer 'Bern' does not stand in the"):
+    with pytest.raises(UserError, match=r"made\.csv:2: the answer 'Bern' is not in the passage"):
         task.prepare(replace(plain, label="Bern"), tally)
     with pytest.raises(UserError, match=r"question 'q7': .* but at 19\. Set answer_start to 19"):
         task.prepare(replace(example((19, 23)), label=GoldAnswers(("Lyon",), (20,))), tally)
