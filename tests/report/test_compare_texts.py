@@ -51,7 +51,7 @@ def test_writers_are_compared_from_files_to_page(tmp_path):
     names = {r.recipe: r.values[0] for r in rows}
     assert figures["bleu"].value in [pytest.approx(value) for value in names.values()]
     page = (out / "report.html").read_text()
-    for part in ("Answers side by side", "How long the targets are", "Learning curves", "BLEU"):
+    for part in ("Outputs side by side", "Length of targets", "Learning curves", "BLEU"):
         assert part in page
     assert "weft evaluate" in page
 

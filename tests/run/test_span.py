@@ -282,7 +282,7 @@ def test_questions_of_a_table_are_compared_as_questions(tmp_path):
     test = list(read(out / "test.json"))
     page = (out / "report.html").read_text()
     assert f"<b>{len(test)}</b> test questions</li>" in page
-    assert "How long the questions with their passages are" in page
+    assert "Length of questions with their passages" in page
     figures = evaluate(load(out / "model"), test).compute(resamples=0)
     assert figures["f1"].value == pytest.approx(row.values[0])
 
