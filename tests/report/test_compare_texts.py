@@ -62,7 +62,7 @@ def test_one_measure_decides_for_all_recipes(tmp_path):
     def decided(names: list[str], given: dict[str, object]) -> list[list[str]]:
         bases = {name: recipe(name) for name in names}
         plan = Plan(bases, given, SplitSpec(data.train), 1, tmp_path, data)
-        measures = [plan.trials[name][0].config["task"].get("measures") for name in names]
+        measures = [plan.trials[name][0].config["task"].get("metrics") for name in names]
         return [one and list(one) for one in measures]
 
     both = ["seq2seq-attention", "seq2seq-copy"]
@@ -97,7 +97,7 @@ def test_figures_of_two_kinds_are_told_apart(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on a mat today\n" * 20)
     data = Data(train=str(tmp_path / "a.txt"))
     told = _choose_recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
-    assert told.startswith("masked-bilstm: sees both sides of a word, so its figure is a pseudo")
+    assert told.startswith("masked-bilstm: bidirectional, so its metric is a pseudo")
     assert _choose_recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
     assert _choose_recipes(data, {"task.kind": "language"}, (), "")[1] == ""
 
@@ -162,7 +162,7 @@ def test_verbs_of_a_model_that_writes(tmp_path):
     for part in ("token", "looked at", "beams, step by step", "occlusion"):
         assert part in why.out
     html = (tmp_path / "w.html").read_text()
-    for part in ("The beam search", "Where it looked", "The words of the source"):
+    for part in ("Beam search</h2>", "Attention</h2>", "Source words"):
         assert part in html
     assert "t.src: no such file" in fails("evaluate", model, str(tmp_path / "t.src"))
 

@@ -110,7 +110,7 @@ def test_counts_of_sentences_add_up_to_the_figures(tagged):
         for seed, value in zip((1, 2), row.values, strict=True):
             path = out / "trials" / f"{row.recipe}-{seed}" / "predictions.jsonl"
             lines = [json.loads(line) for line in path.read_text().splitlines()]
-            trial = SimpleNamespace(fold=None, answers=lambda lines=lines: iter(lines))
+            trial = SimpleNamespace(fold=None, read_predictions=lambda lines=lines: iter(lines))
             top, bottom = count_per_text([trial], row.metric).sum(0)
             assert top / bottom == pytest.approx(value)
             assert bottom == 6 * len(lines)
@@ -135,7 +135,7 @@ def test_the_usual_task_is_said_and_another_can_be_chosen(tmp_path, capsys, monk
         return ["parser"] if task == "parse" else known(task)
 
     monkeypatch.setattr(config, "recipes", more)
-    monkeypatch.setattr("weft.report.compare._subject", stop)
+    monkeypatch.setattr("weft.report.compare._prepare_data", stop)
     with pytest.raises(KeyboardInterrupt):
         run([conllu(tmp_path / "a.conllu", 5)], tmp_path / "out", recipes=None, quiet=False)
     said = capsys.readouterr().err
@@ -152,7 +152,7 @@ def stop(*given):
         ({"task": "pasre"}, "Unknown task 'pasre'"),
         ({"task": "classify", "recipes": None}, "the task 'classify' needs a label for each text"),
         ({"recipes": ["tagger-bilstm", "bag"]}, "'tagger-bilstm' is for tag and 'bag' is for"),
-        ({"recipes": ["bag"]}, "This file fits --task tag"),
+        ({"recipes": ["bag"]}, "It fits --task tag"),
         ({"changes": {"task.columns": ["upso"]}}, "a.conllu:1. Did you mean 'upos'?"),
     ],
 )
