@@ -287,7 +287,8 @@ def test_files_that_are_not_there(shared, tmp_path):
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "config.json").write_text("{}")
     told = fails("predict", tmp_path / "hub")
-    says(told, "Hugging Face layout", f"weft convert {tmp_path / 'hub'} -o MODEL")
+    says(told, f"{tmp_path / 'hub' / 'config.json'}: no model_type", "Hugging Face checkpoint")
+    says(told, "Set model_type to one of bert, ", "gpt2", "or pass a Weft model folder")
     says(fails("compare", folder / "trian.tsv", "-o", tmp_path / "c"), "'train.tsv'?")
 
 

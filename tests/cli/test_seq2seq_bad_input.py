@@ -144,7 +144,7 @@ def test_a_header_of_unknown_words_is_noted(tmp_path):
     rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
     path.write_text(f"english\tloomish\n{rows}", "utf-8")
     shown = ok(*train(tmp_path, path)).err  # broken into lines wherever the path makes it
-    says("".join(shown.split()), f"{path}:1:thefirstlineistakenforaheader.")
+    says("".join(shown.split()), f"{path}:1:thefirstlineisreadasaheader.")
     done = ok("evaluate", tmp_path / "run", path, "--json")
     assert json.loads(done.out)["bleu"]["n"] == 20
     assert len(ok("predict", tmp_path / "run", path).lines) == 20
@@ -166,8 +166,8 @@ def test_matrices_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "lines", "parts"),
     [
-        ((20, 5), 20, ("a.npy has 1 matrix, but ", "after line 1; an array of two axes is one")),
-        ((7, 3, 5), 20, ("a.npy has 7 matrices, but ", "a.txt goes on after line 7. Give each")),
+        ((20, 5), 20, ("a.npy has 1 matrix, but ", "after line 1; a two-axis array is one matrix")),
+        ((7, 3, 5), 20, ("a.npy has 7 matrices, but ", "a.txt continues after line 7. Save one")),
         ((20, 3, 5), 19, ("a.txt ends after line 19, but ", "a.npy has more matrices",)),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_records(tmp_path):
     says(message, "dev.csv:3: expected slot[value], found 'pie'.", "--set 'data.fields=[")
     dev.write_text("mr,ref\nfood[pie],pie\nfood[],pie\n", "utf-8")
     message = fails(*train(tmp_path, path, *asked, "--dev", dev, recipe="seq2seq-records"))
-    says(message, "dev.csv:3: the slot 'food' has no value; leave it out.")
+    says(message, "dev.csv:3: slot 'food' has no value; remove it.")
     ok(*train(tmp_path, path, *asked, recipe="seq2seq-records"))
     dev.write_text("mr\nfood[pie]\ndrink[tea]\n", "utf-8")
     message = fails("predict", tmp_path / "run", dev, "--device", "cpu")
@@ -244,9 +244,9 @@ def test_records(tmp_path):
 
 MATRICES = {
     "nan": ({"x": np.array([[0, 0, 0], [0, np.nan, 0]])},
-            ["a.jsonl:13: vector 2 of the matrix is not finite: number 2 is nan. Mend it"]),
+            ["a.jsonl:13: vector 2 of the matrix is not finite: number 2 is nan. Correct it"]),
     "wide": ({"x": np.ones((2, 4))},
-             ["a.jsonl:13: vectors of 4 numbers; this model reads 3. Make them"]),
+             ["a.jsonl:13: vectors of 4 numbers; this model reads 3. Compute the features"]),
     "empty": ({"x": np.ones((0, 3))}, ["a.jsonl:13: empty matrix (0 × 3). Remove it."]),
     "flat": (
         {"x": np.ones(3)},

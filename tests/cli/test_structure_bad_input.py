@@ -32,7 +32,7 @@ FILES = {
     ),
     "no root": (
         "a.conllu", GOOD + sentence("x7", [2, 3, 1]), "tagger-bilstm",
-        ["sentence 'x7': no root", "Give the main word the head 0."],
+        ["a.conllu:37: sentence 'x7': no root", "Give the main word head 0."],
         ["1 sentence of data has no root.", "a.conllu:37", "sentence 'x7'", "Give the main word"],
     ),
     "two roots": (
@@ -150,7 +150,12 @@ def test_an_inside_tag_after_outside(tmp_path):
     ok(*train, "-o", tmp_path / "b", "--set", "encoder.hidden=3")  # read as conlleval reads it
     done = command("check", tmp_path / "a.conll")
     assert done.status == 1
-    says(done.out, "1 tag of data does not follow", "a.conll:39", "sentence 'x7': word 3 'Rome'")
+    says(
+        done.out,
+        "1 tag of data does not fit the previous tag",
+        "a.conll:39",
+        "sentence 'x7': word 3 'Rome'",
+    )
     says(done.out, "'I-LOC' after 'O': IOB2 writes 'B-LOC'", "--fix")
 
 
@@ -165,4 +170,4 @@ def test_a_sentence_of_two_thousand_words(tmp_path):
     says(done.out, "in independent windows")
     (tmp_path / "b.conllu").write_text(GOOD * 3 + long, "utf-8")
     done = command("check", tmp_path / "b.conllu")
-    says(done.out, "over 10 times as long as 95 % of the others", "sentence 'x7' · 2,000 words")
+    says(done.out, "over 10 times as long as 95 % of the rest", "sentence 'x7' · 2,000 words")

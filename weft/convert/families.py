@@ -224,7 +224,10 @@ def find_family(config: Mapping[str, Any], where: str) -> Family:
     """The family that a config.json names."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        raise UserError(f"{where}: no model_type, so its family is not known.")
+        raise UserError(
+            f"{where}: no model_type, so the family of this Hugging Face checkpoint is unknown. "
+            f"Set model_type to one of {', '.join(sorted(FAMILIES))}, or pass a Weft model folder."
+        )
     if kind not in FAMILIES:
         raise unknown_name("family of checkpoints", kind, FAMILIES, where)
     return FAMILIES[kind]
