@@ -127,7 +127,7 @@ def test_the_table_of_a_configuration_is_the_space(base, tmp_path):
     data = base["data"]["train"]
     path.write_text(
         f'[classic]\nkind = "tfidf"\n[data]\ntrain = "{data}"\ndev_fraction = 0.3\n'
-        '[search]\n"classic.C" = [1.0, 2.0]\nclassic.minimum = {low = 1, high = 2}\n'
+        '[search]\n"classic.C" = [1.0, 2.0]\nclassic.min_count = {low = 1, high = 2}\n'
     )
     given = config.load(path)
     found = tune(given, tmp_path / "out", sampler="grid", seeds=0)
@@ -137,7 +137,7 @@ def test_the_table_of_a_configuration_is_the_space(base, tmp_path):
     assert "search" not in config.load(tmp_path / "out" / "best.toml")
     weft.train(given, tmp_path / "plain", quiet=True)  # other verbs leave the table alone
     with pytest.raises(UserError, match="Unknown section 'search' in --set"):
-        config.overrides(["search.classic.strength=1"])
+        config.overrides(["search.classic.C=1"])
 
 
 def test_a_failing_trial_is_a_row_with_its_reason(base, tmp_path):

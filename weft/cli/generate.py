@@ -159,9 +159,8 @@ def _settings(
     try:
         return writer.settled({**chosen, "method": method, **many})
     except UserError as error:  # said of settings, but options were given
-        told = re.sub(r"generate\.(\w+)", lambda m: FLAGS.get(m[1], m[0]), str(error))
-        told = re.sub(r"\bmethod = '(\w+)'", r"--method \1", told)
-        raise UserError(told) from None
+        message = re.sub(r"generate\.(\w+)", lambda m: FLAGS.get(m[1], m[0]), str(error))
+        raise UserError(message) from None
 
 
 def _words(file: str) -> dict[str, str]:

@@ -124,11 +124,11 @@ class Checkpoint:
         spec = self.family.read(self.config, str(self.path))
         if self.family.embedder != "bert":
             return spec if self.head is LM_HEAD else {**spec, **self._special_ids()}
-        said = tokenizer.read_settings(self.network)
+        declared = tokenizer.read_settings(self.network)
         usual = tokenizer.ROBERTA if self.family.kind == "roberta" else tokenizer.BERT
         known = {entry: i for i, entry in enumerate(self.tokenizer.vocabulary)}
         for name in ("cls", "sep"):
-            token = tokenizer.special_token(said, name, usual[name])
+            token = tokenizer.special_token(declared, name, usual[name])
             if token not in known:
                 raise UserError(
                     f"{self.network}: the tokenizer has no '{token}', which stands around texts. "
@@ -156,10 +156,10 @@ class Checkpoint:
         """The names of its classes or tags, in order."""
         if self.head is NEXT_SENTENCE:
             return NEXT_SENTENCE_LABELS
-        said = self.config.get("id2label") or {}
+        declared = self.config.get("id2label") or {}
         try:
-            count = len(said) or int(self.config.get("num_labels") or 2)
-            numbered = {int(i): str(label) for i, label in said.items()}
+            count = len(declared) or int(self.config.get("num_labels") or 2)
+            numbered = {int(i): str(label) for i, label in declared.items()}
             if count > MAX_LABELS:
                 raise ValueError
         except (ValueError, AttributeError, TypeError, OverflowError):
@@ -321,8 +321,8 @@ class Checkpoint:
     @property
     def _dropout(self) -> float:
         for name in ("classifier_dropout", "seq_classif_dropout"):
-            if (said := self.config.get(name)) is not None:
-                return float(check_type(name, said, 0.0, str(self.path)))
+            if (declared := self.config.get(name)) is not None:
+                return float(check_type(name, declared, 0.0, str(self.path)))
         return self.embedder["dropout"]
 
     @property

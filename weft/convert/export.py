@@ -100,8 +100,8 @@ def export_checkpoint(
     made |= _label_settings(head, config, space)
     limit = spec["limit"]
     if family is GPT2:
-        written, told = _gpt2_tokenizer_files(tokenizer, spec)
-        files = {"config.json": made | told, **written}
+        written, metadata = _gpt2_tokenizer_files(tokenizer, spec)
+        files = {"config.json": made | metadata, **written}
     else:
         files = {"config.json": made, **_tokenizer_files(tokenizer, spec, family, limit)}
     if head is NO_HEAD:
@@ -286,7 +286,7 @@ def _tokenizer_files(
     for name, options in usual.items():
         known = [token for token in options if token in entries]
         named_ |= {f"{name}_token": known[0]} if known else {}
-    told = {
+    metadata = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": limit,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]
@@ -294,7 +294,7 @@ def _tokenizer_files(
         else ["input_ids", "attention_mask"],
         **named_,
     }
-    return {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+    return {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": metadata}
 
 
 def _gpt2_tokenizer_files(
@@ -315,10 +315,13 @@ def _gpt2_tokenizer_files(
     spare = next((token for token in (PAD, "<pad>", "[PAD]") if token in entries), None)
     pad = spare if spec["sep"] >= 0 or spare else end
     numbers = {name: entries.index(t) if t else None for name, t in (("eos", end), ("pad", pad))}
-    told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
-    told |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
-    told["model_input_names"] = ["input_ids", "attention_mask"]
-    files = {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": told}
+    metadata = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    metadata |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
+    metadata["model_input_names"] = ["input_ids", "attention_mask"]
+    files = {
+        TOKENIZER_FILE: json.dumps(made, ensure_ascii=False),
+        "tokenizer_config.json": metadata,
+    }
     return files, {
         "bos_token_id": numbers["eos"],
         "eos_token_id": numbers["eos"],
@@ -381,11 +384,11 @@ def _export_lm(
         "bos_token_id": number,
         "eos_token_id": number,
     }
-    told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
-    told |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
+    metadata = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    metadata |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
     files = {
         "config.json": made,
         TOKENIZER_FILE: tokenizer.to_json(),
-        "tokenizer_config.json": told,
+        "tokenizer_config.json": metadata,
     }
     return ExportedCheckpoint(GPT2.title + LM_HEAD.suffix, tensors, files)

@@ -57,8 +57,10 @@ class Family:
         out["activation"] = ACTIVATIONS[activation]
         if self.kind == "roberta":
             # Positions are counted from the one behind the padding's.
-            said = config.get("pad_token_id")
-            out["offset"] = 1 + (1 if said is None else check_type("pad_token_id", said, 1, where))
+            declared = config.get("pad_token_id")
+            out["offset"] = 1 + (
+                1 if declared is None else check_type("pad_token_id", declared, 1, where)
+            )
             out["limit"] -= out["offset"]
         if out.get("width") == out["hidden"]:
             out["width"] = 0

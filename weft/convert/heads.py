@@ -142,8 +142,8 @@ def unsupported_note(config: Mapping[str, Any], family: Family) -> str:
     """What to say of a class whose head has no task here; nothing of the others."""
     name = class_of(config)
     if name in UNSUPPORTED:
-        asked = UNSUPPORTED[name][0]
-        return f"only the network is kept: the head of {name} says {asked}, which no task here asks"
+        requested = UNSUPPORTED[name][0]
+        return f"only the encoder is kept: no task here uses the head of {name} ({requested})"
     known = {family.title + head.suffix for head in HEADS if family.kind in head.names}
     if name in ("", f"{family.title}Model", *known):
         return ""

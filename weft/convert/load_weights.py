@@ -24,8 +24,10 @@ def load_weights(
     if missing := own.keys() - weights.keys():
         raise UserError(f"{where}: {len(missing)} tensors are missing: {join_names(missing)}.")
     if extra := weights.keys() - own.keys():
-        told = {theirs.get(name, name) for name in extra}
-        raise UserError(f"{where}: {len(told)} tensors have no place here: {join_names(told)}.")
+        message = {theirs.get(name, name) for name in extra}
+        raise UserError(
+            f"{where}: {len(message)} tensors have no place here: {join_names(message)}."
+        )
     for name, tensor in own.items():
         given = weights[name]
         if given.shape != tensor.shape:

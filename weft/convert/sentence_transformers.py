@@ -48,11 +48,11 @@ def read(folder: Path) -> SentenceSettings | None:
         )
     network, pooling = (_module_folder(folder, where, path) for _, where in modules[:2])
     pool = _read_pool(pooling / "config.json", normalise=len(kinds) == 3)
-    said = network / "sentence_bert_config.json"
-    settings = _read_object(said) if said.is_file() else {}
+    declared = network / "sentence_bert_config.json"
+    settings = _read_object(declared) if declared.is_file() else {}
     limit = settings.get("max_seq_length") or 0
     if type(limit) is not int or limit < 0:
-        raise UserError(f"{said}: max_seq_length should be a whole number, got {limit!r}.")
+        raise UserError(f"{declared}: max_seq_length should be a whole number, got {limit!r}.")
     return SentenceSettings(network, pool, limit, bool(settings.get("do_lower_case")))
 
 
@@ -92,13 +92,13 @@ def to_files(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | N
 
 
 def _read_pool(path: Path, normalise: bool) -> dict[str, Any]:
-    said = _read_object(path)
-    mode = said.get("pooling_mode")
+    declared = _read_object(path)
+    mode = declared.get("pooling_mode")
     modes = [str(m) for m in (mode if isinstance(mode, list) else str(mode).split("+")) if mode]
-    modes += [name for old, name in MODE_FLAGS.items() if said.get(old)]
+    modes += [name for old, name in MODE_FLAGS.items() if declared.get(old)]
     if len(modes) != 1 or modes[0] not in POOLS:
-        told = "+".join(modes) or "nothing"
-        raise UserError(f"{path}: pools by {told}; read are {', '.join(POOLS)}, one at a time.")
+        metadata = "+".join(modes) or "nothing"
+        raise UserError(f"{path}: pools by {metadata}; read are {', '.join(POOLS)}, one at a time.")
     spec = {"kind": POOLS[modes[0]]}
     if not normalise:
         return spec

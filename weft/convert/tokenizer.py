@@ -25,11 +25,11 @@ def read(folder: Path, family: str) -> Tokenizer:
     """The tokenizer of a folder."""
     if (folder / TOKENIZER_FILE).is_file():
         return Tokenizer.load(folder / TOKENIZER_FILE)
-    said = read_settings(folder)
+    declared = read_settings(folder)
     if (folder / "vocab.txt").is_file():
-        raw = _wordpiece(folder / "vocab.txt", said)
+        raw = _wordpiece(folder / "vocab.txt", declared)
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        raw = _byte_level(folder, said, framed=family == "roberta")
+        raw = _byte_level(folder, declared, framed=family == "roberta")
     else:
         raise UserError(
             f"{folder}: no tokenizer found: no {TOKENIZER_FILE}, no vocab.txt, no vocab.json with "
@@ -73,9 +73,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return {**special, **_read_object(folder / "tokenizer_config.json")}
 
 
-def special_token(said: Mapping[str, Any], name: str, usual: str) -> str:
+def special_token(declared: Mapping[str, Any], name: str, usual: str) -> str:
     """The token that stands for "cls", "sep" and so on: as the folder says, or as is usual."""
-    found = said.get(f"{name}_token")
+    found = declared.get(f"{name}_token")
     found = found.get("content") if isinstance(found, Mapping) else found
     return replace_surrogates(str(found or usual))
 
@@ -97,14 +97,14 @@ def resize_vocab(tokenizer: Tokenizer, rows: int, folder: Path) -> tuple[Tokeniz
     size = len(tokenizer)
     if size == rows:
         return tokenizer, ""
-    told = f"{folder}: the tokenizer has {size} entries, the table of words {rows} rows"
+    message = f"{folder}: the tokenizer has {size} entries, the table of words {rows} rows"
     if size > rows:
         beyond = tokenizer.vocabulary[rows:]
         raise UserError(
-            f"{told}: no vectors for {join_names(beyond)}. They are not of one checkpoint."
+            f"{message}: no vectors for {join_names(beyond)}. They are not of one checkpoint."
         )
     if rows > MAX_ROWS or rows - size > MAX_UNUSED_FRACTION * rows:
-        raise UserError(f"{told}. They are not of one checkpoint: copy its own tokenizer there.")
+        raise UserError(f"{message}. They are not of one checkpoint: copy its own tokenizer there.")
     spare = [f"[spare{i}]" for i in range(rows - size)]
     return tokenizer.with_words(spare), f"{rows - size} rows of the table belong to no token"
 
@@ -131,7 +131,7 @@ def _read_text(path: Path) -> str:
         raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
 
 
-def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
+def _wordpiece(path: Path, declared: Mapping[str, Any]) -> Any:
     """BERT's tokenizer, from one entry a line."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
@@ -140,7 +140,7 @@ def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
     lines = _read_text(path).split("\n")
     entries = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
     known = {entry: i for i, entry in enumerate(entries)}
-    names = {name: special_token(said, name, usual) for name, usual in BERT.items()}
+    names = {name: special_token(declared, name, usual) for name, usual in BERT.items()}
     if lost := [token for token in names.values() if token not in known]:
         raise UserError(
             f"{path}: no entry {join_names(lost)}, which the tokenizer cannot do without."
@@ -148,9 +148,9 @@ def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
     raw = Raw(models.WordPiece(known, unk_token=names["unk"], max_input_chars_per_word=100))
     raw.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=bool(said.get("tokenize_chinese_chars", True)),
-        strip_accents=said.get("strip_accents"),
-        lowercase=bool(said.get("do_lower_case", True)),
+        handle_chinese_chars=bool(declared.get("tokenize_chinese_chars", True)),
+        strip_accents=declared.get("strip_accents"),
+        lowercase=bool(declared.get("do_lower_case", True)),
     )
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     raw.decoder = decoders.WordPiece(prefix="##")
@@ -160,7 +160,7 @@ def _wordpiece(path: Path, said: Mapping[str, Any]) -> Any:
     return raw
 
 
-def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
+def _byte_level(folder: Path, declared: Mapping[str, Any], framed: bool) -> Any:
     """The tokenizer of GPT-2 and RoBERTa, from entries with their ids and the merges in order."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, pre_tokenizers, processors
@@ -175,14 +175,14 @@ def _byte_level(folder: Path, said: Mapping[str, Any], framed: bool) -> Any:
         raw = Raw(models.BPE(known, pairs))  # type: ignore[arg-type]
     except Exception as error:  # the library raises bare Exception
         raise UserError(f"{folder}: vocab.json and merges.txt do not fit: {error}.") from None
-    spaced = bool(said.get("add_prefix_space", False))
+    spaced = bool(declared.get("add_prefix_space", False))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     raw.decoder = decoders.ByteLevel()
     if not framed:
         raw.post_processor = processors.ByteLevel(trim_offsets=False)
-        raw.add_special_tokens([special_token(said, "eos", END_OF_TEXT)])
+        raw.add_special_tokens([special_token(declared, "eos", END_OF_TEXT)])
         return raw
-    names = {name: special_token(said, name, usual) for name, usual in ROBERTA.items()}
+    names = {name: special_token(declared, name, usual) for name, usual in ROBERTA.items()}
     if lost := [token for token in names.values() if token not in known]:
         raise UserError(f"{folder / 'vocab.json'}: no entry {join_names(lost)}.")
     raw.add_special_tokens(list(names.values()))

@@ -102,7 +102,7 @@ def token_weights(
     return [_normalise(found) for found in pieces]
 
 
-def attention_maps(predictor: Predictor, asked: Input) -> list[AttentionMaps]:
+def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps]:
     """The attention maps of every network with heads, for one text or one window of it.
 
     That is the first, or the one in which the answer stands where that is a place in the text. Two
@@ -114,7 +114,7 @@ def attention_maps(predictor: Predictor, asked: Input) -> list[AttentionMaps]:
             "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
             "and layers to show."
         )
-    (given,) = predictor.carried([asked])
+    (given,) = predictor.carried([requested])
     found = _choose_row(engine, given, _answer_offset(predictor, given))
     if found is None:
         return []

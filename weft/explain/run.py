@@ -223,13 +223,13 @@ def _explain_words(
             )
         bare = [Explanation(e.text, a, "", "", ()) for e, a in found]
         return ExplainRun(kept, {"": bare}, {}, gold=gold)
-    asked = [
+    requested = [
         make_request(predictor, e, a, word=word, column=column, target=target) for e, a in found
     ]  # fmt: skip
     explained, faithful = {}, {}
     for name in names:
-        explained[name] = [attribute(one, name) for one in asked]
+        explained[name] = [attribute(one, name) for one in requested]
         if compare:
-            faithful[name] = measure_faithfulness(asked, explained[name])
-        watch(len(asked))
-    return ExplainRun(kept, explained, faithful, [one.probs for one in asked], gold)
+            faithful[name] = measure_faithfulness(requested, explained[name])
+        watch(len(requested))
+    return ExplainRun(kept, explained, faithful, [one.probs for one in requested], gold)

@@ -54,8 +54,8 @@ def token_methods(predictor: Predictor) -> tuple[str, ...]:
 
 def can_attribute(answer: Answer) -> bool:
     """Return True if an answer has word-level or tree labels that can be attributed."""
-    said = answer.structure
-    return said is not None and said.kind in ("tags", "spans", "arcs", "nodes")
+    predicted = answer.structure
+    return predicted is not None and predicted.kind in ("tags", "spans", "arcs", "nodes")
 
 
 def answer_sentences(
@@ -65,9 +65,9 @@ def answer_sentences(
     out = []
     ready = [_preprocess(predictor, one) for one in given]
     for example, answer in zip(ready, predictor.stream(ready), strict=True):
-        said = answer.structure
-        if said is not None and example.words != said.words:
-            example = replace(example, words=said.words, places=said.places)
+        predicted = answer.structure
+        if predicted is not None and example.words != predicted.words:
+            example = replace(example, words=predicted.words, places=predicted.places)
         out.append((example, answer))
     return out
 
@@ -86,19 +86,19 @@ def make_request(
     A word goes by its number, from 1, or by itself; the target is what is answered unless another
     choice is named. Of a tree with a label at every node the root is explained.
     """
-    asked = _column_choices(predictor, example, answer, column)
-    known = _word_probs(predictor, example, asked)
-    sure = [dict(each)[said] for each, said in zip(known, asked.said, strict=True)]
+    requested = _column_choices(predictor, example, answer, column)
+    known = _word_probs(predictor, example, requested)
+    sure = [dict(each)[said] for each, said in zip(known, requested.said, strict=True)]
     place = int(np.argmin(sure))
-    if asked.wanted.what == "label":
+    if requested.wanted.what == "label":
         if word:
             raise UserError(f"This model labels whole trees; there is no word {word} to choose.")
         step = -1
     else:
         place = step = find_word(example, word) if word else place
-    here = make_word_target(cast(NeuralEngine, predictor.engine), example, step, asked.wanted)
-    names = [asked.names[i] for i in here.choices]
-    wanted = _find_choice(target, names) if target else asked.said[place]
+    here = make_word_target(cast(NeuralEngine, predictor.engine), example, step, requested.wanted)
+    names = [requested.names[i] for i in here.choices]
+    wanted = _find_choice(target, names) if target else requested.said[place]
     if wanted not in names:
         raise UserError(
             f"Unknown target '{target}' for {_describe_word(example, step)}."
@@ -107,32 +107,33 @@ def make_request(
         )
     aim = Target(wanted, names.index(wanted), len(names), len(names) == 1)
     at = ExplainedWord(
-        step, example.words[step] if step >= 0 else "the whole", asked.column, asked.said[place],
-        tuple(known[place]), asked.gold[place] if asked.gold else "",
+        step, example.words[step] if step >= 0 else "the whole",
+        requested.column, requested.said[place],
+        tuple(known[place]), requested.gold[place] if requested.gold else "",
         text_and_offsets(example)[1][step][0] if step >= 0 else -1,
     )  # fmt: skip
     return ExplainRequest(example, answer, at, aim, here, known)
 
 
-def attribute(asked: ExplainRequest, method: str, steps: int = 50) -> Explanation:
+def attribute(requested: ExplainRequest, method: str, steps: int = 50) -> Explanation:
     """Weigh the words of the sentence by one method for the requested target."""
-    here = asked.spot
+    here = requested.spot
     if method == ATTENTION:
         weights = here.attention()
     elif method == OCCLUSION:
-        weights = here.occlusion(asked.target)
+        weights = here.occlusion(requested.target)
     else:
-        weights = here.gradients(asked.target, steps if method == INTEGRATED else 0)
-    text, places = text_and_offsets(asked.example)
+        weights = here.gradients(requested.target, steps if method == INTEGRATED else 0)
+    text, places = text_and_offsets(requested.example)
     first = here.row.start
     words = tuple(
         Word(*places[first + i], weight) for i, weight in enumerate(weights.tolist())
     )  # fmt: skip
-    return Explanation(text, asked.answer, asked.target.name, method, words, asked.at)
+    return Explanation(text, requested.answer, requested.target.name, method, words, requested.at)
 
 
 def measure_faithfulness(
-    asked: Sequence[ExplainRequest],
+    requested: Sequence[ExplainRequest],
     explanations: Sequence[Explanation],
     *,
     draws: int = 5,
@@ -140,7 +141,7 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Deletion and insertion curves as for whole texts, with words hidden instead of removed."""
     curves = []
-    for one, explanation in zip(asked, explanations, strict=True):
+    for one, explanation in zip(requested, explanations, strict=True):
         plan = word_orders(explanation.words, draws, seed)  # (1 + draws) orders
         gone = np.array([_removal_masks(order) for order in plan])  # (1 + draws, F, T)
         both = np.stack([gone, ~gone], 1)  # (1 + draws, 2, F, T)
@@ -214,58 +215,58 @@ class _ColumnChoices:
 def _column_choices(
     predictor: Predictor, example: Example, answer: Answer, column: str
 ) -> _ColumnChoices:
-    said, space = answer.structure, cast(Any, predictor.space)
-    assert said is not None
+    predicted, space = answer.structure, cast(Any, predictor.space)
+    assert predicted is not None
     right = gold_annotation(predictor, example)
-    known = ("head", *space.names) if said.kind == "arcs" else space.names
-    known = known[:1] if said.kind == "spans" else known  # nothing else is in the answer
+    known = ("head", *space.names) if predicted.kind == "arcs" else space.names
+    known = known[:1] if predicted.kind == "spans" else known  # nothing else is in the answer
     if column and column not in known:
         raise unknown_name("column", column, known, "this model")
     name = column or known[0]
-    if name == "head" and said.kind == "arcs":
-        names = [f"{i}:{word}" for i, word in enumerate(("root", *said.words))]
-        ours, theirs = ([names[h] for h in s.heads] if s else [] for s in (said, right))
+    if name == "head" and predicted.kind == "arcs":
+        names = [f"{i}:{word}" for i, word in enumerate(("root", *predicted.words))]
+        ours, theirs = ([names[h] for h in s.heads] if s else [] for s in (predicted, right))
         return _ColumnChoices(name, TargetSpec("head"), names, ours, theirs)
     k = space.names.index(name)
-    if said.kind == "nodes":
+    if predicted.kind == "nodes":
         top = right.tree.label if right and right.tree else ""
         return _ColumnChoices(name, TargetSpec("label"), space.entries[0], [answer.value], [top])
-    if said.kind == "arcs" and k == 0:
-        wanted = TargetSpec("relation", heads=said.heads)
+    if predicted.kind == "arcs" and k == 0:
+        wanted = TargetSpec("relation", heads=predicted.heads)
         relations = right.relations if right else ()
-        return _ColumnChoices(name, wanted, space.entries[0], said.relations, relations)
-    k -= said.kind == "arcs"
-    ours, theirs = (_learned_tags(predictor, s, k) if s else [] for s in (said, right))
+        return _ColumnChoices(name, wanted, space.entries[0], predicted.relations, relations)
+    k -= predicted.kind == "arcs"
+    ours, theirs = (_learned_tags(predictor, s, k) if s else [] for s in (predicted, right))
     return _ColumnChoices(
         name, TargetSpec("tag", k), space.entries[space.names.index(name)], ours, theirs
     )
 
 
-def _learned_tags(predictor: Predictor, said: Annotation, column: int) -> list[str]:
+def _learned_tags(predictor: Predictor, predicted: Annotation, column: int) -> list[str]:
     """The tags of one column as the model has learned them, in other marks than the file's."""
-    tags = [tag.split(" ")[column] for tag in said.tags]
-    if said.kind != "spans":
+    tags = [tag.split(" ")[column] for tag in predicted.tags]
+    if predicted.kind != "spans":
         return tags
     given, learned = cast(Any, predictor.task).scheme, cast(Any, predictor.space).scheme
     return schemes.convert(tags, given or learned, learned, "repair")
 
 
-def _word_probs(predictor: Predictor, example: Example, asked: _ColumnChoices) -> WordProbs:
+def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoices) -> WordProbs:
     engine = cast(NeuralEngine, predictor.engine)
     rows: dict[int, np.ndarray] = {}
     for chosen, source in engine.batches([example]):  # type: ignore[list-item]
         with torch.inference_mode():
-            found = choice_probs(engine.model(source), asked.wanted).double().cpu().numpy()
+            found = choice_probs(engine.model(source), requested.wanted).double().cpu().numpy()
         for row, own in zip(chosen, found, strict=True):
             rows[row.start] = own[: len(row.ids)]
     table = [word for start in sorted(rows) for word in rows[start]]
-    table = table[-1:] if asked.wanted.what == "label" else table
+    table = table[-1:] if requested.wanted.what == "label" else table
     return [
         sorted(
-            zip(asked.names, word.tolist(), strict=True),
+            zip(requested.names, word.tolist(), strict=True),
             key=lambda choice, said=said: (choice[0] != said, -choice[1]),  # type: ignore[misc]
         )
-        for word, said in zip(table, asked.said, strict=True)
+        for word, said in zip(table, requested.said, strict=True)
     ]
 
 

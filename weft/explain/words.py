@@ -74,8 +74,8 @@ def _covered_words(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
     if not len(solid):
         return np.zeros(len(spans), bool)
     reach = np.maximum.accumulate(solid[:, 1])
-    begun = np.searchsorted(solid[:, 0], spans[:, 1], side="left")  # places before a word's end
-    return (begun > 0) & (reach[np.maximum(begun, 1) - 1] > spans[:, 0])
+    start = np.searchsorted(solid[:, 0], spans[:, 1], side="left")  # places before a word's end
+    return (start > 0) & (reach[np.maximum(start, 1) - 1] > spans[:, 0])
 
 
 def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[str, str]:

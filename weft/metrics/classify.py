@@ -62,14 +62,14 @@ class ClassificationMetric:
 
     def per_class(self) -> list[ClassScores]:
         """Precision, recall, F1 and support of each class, in the order of the labels."""
-        right, said, true = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
+        right, prediction, true = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
         for (gold, predicted), count in self.cells.items():
-            said[predicted] += count
+            prediction[predicted] += count
             if gold != UNSEEN:
                 true[gold] += count
             if gold == predicted:
                 right[gold] += count
-        return score_classes(right, said, true)
+        return score_classes(right, prediction, true)
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -83,15 +83,15 @@ class ClassificationMetric:
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             true = _sum_by_index(block, gold, self.size)  # (R, C + 1)
-            said = _sum_by_index(block, predicted, self.size)
+            prediction = _sum_by_index(block, predicted, self.size)
             right = _sum_by_index(block * (gold == predicted), gold, self.size)
-            return _macro_f1(right, said, true)
+            return _macro_f1(right, prediction, true)
 
         def matthews(block: np.ndarray) -> np.ndarray:
             true = _sum_by_index(block, gold, self.size).astype(float)  # (R, C + 1)
-            said = _sum_by_index(block, predicted, self.size).astype(float)
+            prediction = _sum_by_index(block, predicted, self.size).astype(float)
             right = block[:, gold == predicted].sum(1)
-            return _matthews(right, said, true)
+            return _matthews(right, prediction, true)
 
         statistics = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
         return bootstrap_statistics(statistics, counts, resamples, seed, level)
@@ -142,8 +142,8 @@ class MultiLabelMetric:
             return safe_divide(block[:, exact].sum(1), block.sum(1))
 
         def micro_f1(block: np.ndarray) -> np.ndarray:
-            right, said, true = (block @ m.sum(1) for m in (right_, said_, true_))
-            return safe_divide(2 * right, said + true)
+            right, predicted, true = (block @ m.sum(1) for m in (right_, said_, true_))
+            return safe_divide(2 * right, predicted + true)
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             weights = block.astype(float)  # (R, P)
@@ -162,20 +162,20 @@ class MultiLabelMetric:
         return bits[:, : self.size], bits[:, self.size :], counts
 
 
-def _macro_f1(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+def _macro_f1(right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Mean F1 over the classes that occur, for each row of (R, C) counts."""
-    occurs = said + true > 0
-    return safe_divide(safe_divide(2 * right, said + true).sum(1), occurs.sum(1))
+    occurs = predicted + true > 0
+    return safe_divide(safe_divide(2 * right, predicted + true).sum(1), occurs.sum(1))
 
 
-def _matthews(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> np.ndarray:
+def _matthews(right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Matthews' correlation of gold and prediction, for any number of classes (Gorodkin 2004).
 
     It is 0 where one answer is given to all, however often that is right.
     """
     n = true.sum(1)  # (R,)
-    spread = (n**2 - (said**2).sum(1)) * (n**2 - (true**2).sum(1))
-    return safe_divide(n * right - (said * true).sum(1), np.sqrt(spread))
+    spread = (n**2 - (predicted**2).sum(1)) * (n**2 - (true**2).sum(1))
+    return safe_divide(n * right - (predicted * true).sum(1), np.sqrt(spread))
 
 
 def _sum_by_index(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
@@ -187,12 +187,12 @@ def _sum_by_index(block: np.ndarray, index: np.ndarray, size: int) -> np.ndarray
     return out
 
 
-def score_classes(right: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[ClassScores]:
+def score_classes(right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> list[ClassScores]:
     """Return the scores of each class from counts (C,)."""
     rows = zip(
-        safe_divide(right, said).tolist(),
+        safe_divide(right, predicted).tolist(),
         safe_divide(right, true).tolist(),
-        safe_divide(2 * right, said + true).tolist(),
+        safe_divide(2 * right, predicted + true).tolist(),
         true.tolist(),
         strict=True,
     )

@@ -29,37 +29,41 @@ def example_of(sentence: Sentence) -> Example:
     )  # fmt: skip
 
 
-def fill_columns(sentence: Sentence, said: Annotation | None, names: Sequence[str]) -> Sentence:
+def fill_columns(
+    sentence: Sentence, annotation: Annotation | None, names: Sequence[str]
+) -> Sentence:
     """Return the sentence with the prediction in its columns; the rest is unchanged.
 
     Tags of a column that CoNLL-U does not have stand in the last one, as Name=tag.
     """
-    if said is None or said.kind not in KINDS:
+    if annotation is None or annotation.kind not in KINDS:
         raise UserError(
             "--conllu writes tags and dependencies, and this model answers with something else. "
             "Leave --conllu out, or pass --json."
         )
-    if said.tags:
-        rows = [tuple(tag.split(" ")) for tag in said.tags]
+    if annotation.tags:
+        rows = [tuple(tag.split(" ")) for tag in annotation.tags]
         for k, name in enumerate(names or ("upos",)):
             cells = [row[k] for row in rows]
             if name not in COLUMNS:
                 own = zip(sentence.column("misc"), cells, strict=True)
                 cells = [_set_misc(misc, name, cell) for misc, cell in own]
             sentence = sentence.with_column(name if name in COLUMNS else "misc", cells)
-    if said.heads:
-        sentence = sentence.with_column("head", said.heads).with_column("deprel", said.relations)
+    if annotation.heads:
+        sentence = sentence.with_column("head", annotation.heads).with_column(
+            "deprel", annotation.relations
+        )
     return sentence
 
 
-def sentence_of(said: Annotation, name: str) -> Sentence:
+def sentence_of(annotation: Annotation, name: str) -> Sentence:
     """Return the words of a text as a sentence with empty columns and the original text."""
-    text = said.text or " ".join(said.words)
-    after = zip(said.places, said.places[1:], strict=False)
+    text = annotation.text or " ".join(annotation.words)
+    after = zip(annotation.places, annotation.places[1:], strict=False)
     close = {i for i, ((_, end), (start, _)) in enumerate(after) if end == start}
     rows = [
         Word(str(i + 1), _strip_breaks(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL)
-        for i, word in enumerate(said.words)
+        for i, word in enumerate(annotation.words)
     ]
     return Sentence((f"# sent_id = {name}", f"# text = {_strip_breaks(text)}", *rows))
 

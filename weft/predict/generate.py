@@ -86,8 +86,8 @@ def generate(
     vectors is given their names or arrays.
     """
     writer = Generator(model if isinstance(model, Predictor) else load(model))
-    asked = [prompts] if isinstance(prompts, str) else list(prompts)
-    return writer.write(asked, writer.settled(settings), prefix=prefix, only=only)
+    requested = [prompts] if isinstance(prompts, str) else list(prompts)
+    return writer.write(requested, writer.settled(settings), prefix=prefix, only=only)
 
 
 class Generator:
@@ -204,11 +204,11 @@ class Generator:
             names = ["The prompt"]
         texts = [one if isinstance(one, str) else one.text for one in prompts]
         if self.continues:
-            begun = self._prompt_batches(texts, names)
+            started = self._prompt_batches(texts, names)
         else:
-            begun = self._source_batches(prompts, names, settings)
+            started = self._source_batches(prompts, names, settings)
         forced = self._prefix_ids(prefix)
-        for job in begun:
+        for job in started:
             rules = replace(
                 job.rules,
                 prefix=[forced] * len(job.rows) if forced else (),
@@ -266,19 +266,21 @@ class Generator:
             for row in rows:
                 if row.read_fraction < 1:
                     most = engine.indexer.limit
-                    told = f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
+                    message = (
+                        f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
+                    )
                     raise UserError(
-                        f"{names[row.text]} is longer than the {told} that this model reads. "
+                        f"{names[row.text]} is longer than the {message} that this model reads. "
                         "Shorten it, or cut it into several."
                     )
             job = self._first_step(engine.model.run(source).scores, settings)
-            strangers = [
+            oov_words = [
                 self.space.oov_words(row.words, getattr(given[row.text], "fields", ()))
                 for row in rows
             ]
             before: list[list[int]] = [[] for _ in rows]
             chosen = [row.text for row in rows]
-            yield replace(job, rows=chosen, before=before, oov_words=strangers)
+            yield replace(job, rows=chosen, before=before, oov_words=oov_words)
 
     def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
         """Return the batch before its first decoding step."""
@@ -374,9 +376,9 @@ class Generator:
         return sorted(marks)
 
     def _make_detokenizer(self, prompt: str, job: GenerationBatch, row: int) -> StreamingDecoder:
-        strangers = job.oov_words[row] if job.oov_words else NO_OOV_WORDS
+        oov_words = job.oov_words[row] if job.oov_words else NO_OOV_WORDS
         spaced = not self.continues or prompt[-1:].isspace()
-        return StreamingDecoder(self.tokenizer, job.before[row], spaced, strangers)
+        return StreamingDecoder(self.tokenizer, job.before[row], spaced, oov_words)
 
     def _to_generation(self, prompt: str, job: GenerationBatch, row: int, found: Any) -> Generation:
         spelling = self._make_detokenizer(prompt, job, row)

@@ -81,11 +81,11 @@ def _recorded_input(line: dict[str, Any]) -> Any:
     return (first, str(line["other"])) if "other" in line else first
 
 
-def input_json(asked: Any) -> dict[str, str]:
+def input_json(requested: Any) -> dict[str, str]:
     """Return an input as JSON."""
-    if isinstance(asked, str):
-        return {"text": asked}
-    first, second = asked
+    if isinstance(requested, str):
+        return {"text": requested}
+    first, second = requested
     return {"text": first, "other": second}
 
 

@@ -73,9 +73,9 @@ class Predictor:
         shown = ", ".join(labels[:MAX_LABELS_SHOWN]) + (
             ", …" if len(labels) > MAX_LABELS_SHOWN else ""
         )
-        told = f", labels: {shown}" if labels else ""
+        message = f", labels: {shown}" if labels else ""
         count = f"{self.parameters:,} parameters"
-        return f"Predictor({config['task']['kind']}, {kind}{told}; {count})"
+        return f"Predictor({config['task']['kind']}, {kind}{message}; {count})"
 
     def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
         """Return an Answer for each text; with `parts`, also token weights if there are any.
@@ -326,11 +326,11 @@ def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
 
 
-def _with_text(said: Annotation | None, given: str | Example) -> Annotation | None:
+def _with_text(predicted: Annotation | None, given: str | Example) -> Annotation | None:
     """Return the annotation with the text that its offsets refer to."""
-    if said is None or said.text or not said.places:
-        return said
-    return dataclasses.replace(said, text=given if isinstance(given, str) else given.text)
+    if predicted is None or predicted.text or not predicted.places:
+        return predicted
+    return dataclasses.replace(predicted, text=given if isinstance(given, str) else given.text)
 
 
 def model_folder(folder: Path) -> Path:

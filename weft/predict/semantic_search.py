@@ -19,12 +19,12 @@ def nearest(
 
     Texts stream by in chunks, so a file need not fit in memory.
     """
-    asked = _normalise(predictor.embed(queries))  # (Q, H)
+    requested = _normalise(predictor.embed(queries))  # (Q, H)
     best: list[dict[str, float]] = [{} for _ in queries]
     stream, some = iter(texts), False
     while chunk := list(islice(stream, CHUNK_TEXTS)):
         some = True
-        cosines = asked @ _normalise(predictor.embed(chunk)).T  # (Q, n)
+        cosines = requested @ _normalise(predictor.embed(chunk)).T  # (Q, n)
         for kept, row in zip(best, cosines, strict=True):
             order = np.argsort(-row, kind="stable")
             kept |= _top_texts(chunk, row, order, count)

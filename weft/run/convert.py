@@ -149,8 +149,8 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
         )
         # A model that reads less than usual is also asked less at a time.
         window = min(128, checkpoint.embedder["limit"])
-        told = {"kind": "masked", "next_sentence": follows, "window": window}
-        return {**told, "long_window": max(window, min(512, checkpoint.embedder["limit"]))}, {
+        message = {"kind": "masked", "next_sentence": follows, "window": window}
+        return {**message, "long_window": max(window, min(512, checkpoint.embedder["limit"]))}, {
             "tokenizer": json.loads(checkpoint.tokenizer.to_json()),
             "next": follows,
         }

@@ -122,12 +122,12 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
     if manner in ("running", "documents") or len(files) > 1:
         return data, _describe_parallel(files, second) if manner == "labelled" else ()
     # Without a second text a task about two says itself which options name both.
-    asked = replace(
+    requested = replace(
         _selected_columns(data), label_is_text=task["kind"] == "seq2seq", strict=not pairs
     )
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
-    found = plan_reading(paths, asked, data.format or None, tags=tags)
+    found = plan_reading(paths, requested, data.format or None, tags=tags)
     return _with_columns(data, found.columns), found.lines
 
 
@@ -136,8 +136,8 @@ def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, .
     roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
     more = "label" if second == "other" else "more right answers"
     named = (*roles[second], *(more for _ in files[2:]))
-    told = "; ".join(f"{role}: {file}" for role, file in zip(named, files, strict=True))
-    return (told,) if len(files) > 1 else ()
+    message = "; ".join(f"{role}: {file}" for role, file in zip(named, files, strict=True))
+    return (message,) if len(files) > 1 else ()
 
 
 def _selected_columns(data: Data) -> Columns:

@@ -100,8 +100,8 @@ def explain_failures(folder: Path, doing: str, advice: str) -> Iterator[None]:
             raise WriteError(f"{failed} {_recovery_hint(folder, 'make room')}") from error
         if isinstance(error, UserError) or not is_out_of_memory(error):
             raise
-        told = out_of_memory_message(error, doing)
-        raise OutOfMemory(f"{told} {advice} {_recovery_hint(folder, 'change that')}") from error
+        message = out_of_memory_message(error, doing)
+        raise OutOfMemory(f"{message} {advice} {_recovery_hint(folder, 'change that')}") from error
 
 
 def _recovery_hint(folder: Path, first: str) -> str:

@@ -45,8 +45,8 @@ def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
             f"{place or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
             f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
         )
-    if told := few_updates_note(len(out), head.window, run.settings):
-        run.logger.info(f"note: {told}")
+    if message := few_updates_note(len(out), head.window, run.settings):
+        run.logger.info(f"note: {message}")
     return out.close()
 
 
@@ -65,12 +65,12 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
     if updates >= MIN_EPOCH_UPDATES:
         return ""
     many = f"{updates} update{'s' * (updates > 1)} of {rows * settings.accumulate} × {window}"
-    told = f"an epoch has about {many} tokens, and little is learned in so few"
+    message = f"an epoch has about {many} tokens, and little is learned in so few"
     if rows == 1:
-        return f"{told}; give more text, or more epochs (--set train.epochs=N)"
+        return f"{message}; give more text, or more epochs (--set train.epochs=N)"
     # A power of two, as batches usually are.
     batch = 1 << (max(1, tokens // (MIN_EPOCH_UPDATES * each)).bit_length() - 1)
-    return f"{told}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
+    return f"{message}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
 
 
 def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:

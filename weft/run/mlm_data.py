@@ -27,9 +27,9 @@ def check_parts(full: dict[str, Any]) -> None:
         raise UserError("The task 'masked' makes pairs itself: remove [pair].")
     if follows != (pool == "cls") or pool in ("none", "mean+max"):
         fix = "'cls', which learns what follows" if follows else "'mean', 'max' or 'first'"
-        told = "true" if follows else "false"
+        message = "true" if follows else "false"
         raise UserError(
-            f"With task.next_sentence = {told}, set pool.kind to {fix}; it is '{pool}'."
+            f"With task.next_sentence = {message}, set pool.kind to {fix}; it is '{pool}'."
         )
 
 
@@ -69,8 +69,8 @@ def training_documents(run: "NeuralRun", model: Model) -> Documents:
             "line is (data.documents = sentences, paragraphs or lines), or set "
             "task.next_sentence=false and pool.kind=mean."
         )
-    if told := few_updates_note(found.size, task.window, run.settings):
-        run.logger.info(f"note: {told}")
+    if message := few_updates_note(found.size, task.window, run.settings):
+        run.logger.info(f"note: {message}")
     return found
 
 

@@ -128,8 +128,8 @@ class NeuralRun:
             saved.parent.mkdir(exist_ok=True)
             tokenizer.save(saved)
             return tokenizer, None
-        lessons = SegmenterTrainer()
-        examples = lessons.observe(
+        training_examples = SegmenterTrainer()
+        examples = training_examples.observe(
             self.logger.reading(self.splits.train(), "learning the vocabulary")
         )
         section = dict(self.parts["tokenizer"])
@@ -149,7 +149,7 @@ class NeuralRun:
             tokenizer = tokenizer.with_words([mark_slot(slot) for slot in slots])
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
-        cuts = lessons.build()
+        cuts = training_examples.build()
         save(cuts, saved.with_name(SEGMENTER_FILE))
         return tokenizer, cuts
 
@@ -191,10 +191,10 @@ class NeuralRun:
                 found = initialise(tokenizer.vocabulary)
                 if embedder.vectors:
                     size = len(tokenizer)
-                    told = f"vectors found for {found} of {size} words ({found / size:.0%})"
+                    message = f"vectors found for {found} of {size} words ({found / size:.0%})"
                     if not found:
-                        told += "; are they of another language, or is their case another?"
-                    self.logger.info(told)
+                        message += "; are they of another language, or is their case another?"
+                    self.logger.info(message)
 
 
 def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:

@@ -122,8 +122,8 @@ def _contextual_embedder(config: Mapping[str, Any]) -> tuple[dict[str, Any] | No
         if one["kind"] in ("bert", "gpt", "elmo"):
             learned = {name: one[name] for name in one if name not in ("lora", "frozen", "model")}
             if one.get("mix") or one.get("lora"):
-                told = "mixes its layers" if one.get("mix") else "was changed by LoRA"
-                raise UserError(f"The network given {told}; start from one that does not.")
+                message = "mixes its layers" if one.get("mix") else "was changed by LoRA"
+                raise UserError(f"The network given {message}; start from one that does not.")
             return learned, i
     return None, 0
 
@@ -215,22 +215,22 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
 
     With the learning `rate`, also warn if it is high for such a network.
     """
-    told = []
+    message = []
     for embedder in model.embedders:
         if name := getattr(embedder, "model", ""):
             found = open_checkpoint(str(name))
             weights = found.weights(task)
             load_weights(embedder, _embedder_weights(weights, model.parts), str(found.folder))
-            told.append(f"weights of the embedder are those of {found.folder}")
+            message.append(f"weights of the embedder are those of {found.folder}")
             more = _load_pool_and_head(model, found, weights, task)
-            told += [f"weights of the {part} begin there, too" for part in more]
+            message += [f"weights of the {part} begin there, too" for part in more]
             tuned = sum(p.numel() for p in embedder.parameters() if p.requires_grad)
             if (
                 rate >= HIGH_LEARNING_RATE
                 and tuned >= LARGE_NETWORK
                 and not getattr(embedder, "frozen", False)
             ):
-                told.append(
+                message.append(
                     f"note: train.learning_rate={rate:g} is high for a network of {tuned:,} "
                     "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
                     "embedder.frozen=true"
@@ -240,8 +240,8 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
         decoder: Any = model.head.decoder
         weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
         load_weights(decoder, weights, str(found.folder))
-        told.append(f"weights are those of {found.folder}")
-    return told
+        message.append(f"weights are those of {found.folder}")
+    return message
 
 
 def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dict[str, Tensor]:

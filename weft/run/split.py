@@ -266,9 +266,9 @@ def group_key(example: Example) -> str:
     if not passage:
         return example.text
     # Without a label it is a question as well, one without an answer: other rows need one.
-    asked = isinstance(label, GoldAnswers) or label is None
+    requested = isinstance(label, GoldAnswers) or label is None
     found = isinstance(label, tuple) and all(one in passage for one in label)
-    return passage if asked or found else example.text
+    return passage if requested or found else example.text
 
 
 def text_hash(text: str) -> int:

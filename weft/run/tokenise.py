@@ -165,8 +165,10 @@ class SplitTokeniser:
             if (window.spans[first, 0], window.spans[last, 1]) != (start, end):
                 self.tally.add("train answers widened to whole tokens", locate_question(example))
             if last - first >= task.longest:
-                told = f"train answers of more than {task.longest} tokens (task.max_answer_tokens)"
-                self.tally.add(told, locate_question(example))
+                message = (
+                    f"train answers of more than {task.longest} tokens (task.max_answer_tokens)"
+                )
+                self.tally.add(message, locate_question(example))
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None
 
@@ -190,19 +192,19 @@ class SplitTokeniser:
 
 
 def predictions_and_references(
-    rows: Iterable[Any], asked: Sequence[DevReference], store: TokenStore
+    rows: Iterable[Any], requested: Sequence[DevReference], store: TokenStore
 ) -> tuple[list[Any], Any]:
     """Return the decoded predictions and their references."""
-    windows = [own.window for own in asked if own.window is not None]
+    windows = [own.window for own in requested if own.window is not None]
     if windows:
-        right = {window.text: own.right for window, own in zip(windows, asked, strict=True)}
+        right = {window.text: own.right for window, own in zip(windows, requested, strict=True)}
         merged = choose_spans(zip(windows, rows, strict=True), max(right) + 1)
         return [merged[text] for text in right], list(right.values())
     found = [Decoded(*row) for row in rows]
-    if not asked:
+    if not requested:
         return found, list(store.targets)
     whole = [
         replace(one, words=own.words, fields=own.fields)
-        for one, own in zip(found, asked, strict=True)
+        for one, own in zip(found, requested, strict=True)
     ]
-    return whole, [own.right for own in asked]
+    return whole, [own.right for own in requested]

@@ -76,8 +76,8 @@ class RunResult:
     def __repr__(self) -> str:
         metric = self.predictor.task.metric
         found = {name: figures[metric] for name, figures in self.figures.items()}
-        told = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in found.items()]
-        return f"RunResult({'; '.join(told) or 'nothing measured'})"
+        message = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in found.items()]
+        return f"RunResult({'; '.join(message) or 'nothing measured'})"
 
 
 @registry.check_types
@@ -161,14 +161,14 @@ def _train(
             write_text(path, configuration.dumps(full))  # first: it makes this a run folder
             logger = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
             stack.callback(logger.close)
-            for told in (
+            for message in (
                 *notes,
                 *chosen,
                 unused_second_text(splits.train, task),
                 near_duplicate_labels(space),
             ):
-                if told:
-                    logger.info(told)
+                if message:
+                    logger.info(message)
             if runtime is None:
                 from weft.run import classic
 
@@ -258,8 +258,8 @@ def _evaluate_and_save(
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
         logger.info(f"{name} {words} on {main.n}")
         logger.event(name, **{k: f.value for k, f in found[name].items()})
-    told = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
-    notes = [*filter(None, told), *tally.lines()]
+    message = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
+    notes = [*filter(None, message), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
@@ -406,9 +406,9 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
         return
     if "decoder" in full or kind == "seq2seq":
         if "decoder" not in full or kind != "seq2seq":
-            told = "answers with a text, and so needs a [decoder]"
+            message = "answers with a text, and so needs a [decoder]"
             raise UserError(
-                f"The task 'seq2seq' {told}." if kind == "seq2seq" else
+                f"The task 'seq2seq' {message}." if kind == "seq2seq" else
                 f"A [decoder] writes a text; set task.kind to 'seq2seq', not '{kind}', or to "
                 "'language' for a model of text alone."
             )  # fmt: skip
@@ -427,15 +427,15 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
     own = getattr(registry.find("head", head), "task", "")
     by_word = hasattr(task, "gold")
     if own != kind if by_word else bool(own):
-        told = f"answers the task '{own}'" if own else "answers about the text as a whole"
+        message = f"answers the task '{own}'" if own else "answers about the text as a whole"
         raise UserError(
-            f"The head '{head}' {told}, not '{kind}'. Set head.kind to '{task.head}', or task.kind "
-            "to another."
+            f"The head '{head}' {message}, not '{kind}'. Set head.kind to '{task.head}', or "
+            "task.kind to another."
         )
     if by_word != (pool == "none"):
         fix = "set pool.kind to 'none'" if by_word else "choose another pool than 'none'"
-        asks = "about every word" if by_word else "about the text as a whole"
-        raise UserError(f"The task '{kind}' asks {asks}: {fix}.")
+        needs = "about every word" if by_word else "about the text as a whole"
+        raise UserError(f"The task '{kind}' asks {needs}: {fix}.")
 
 
 def _check_metric(name: str, task: Task, space: LabelSpace) -> None:

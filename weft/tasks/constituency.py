@@ -173,9 +173,9 @@ class ConstituencyMetric:
 
     def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
         for ours, theirs in zip(predicted, gold, strict=True):
-            said, tagged = _read_table(ours, self.space)
+            prediction, tagged = _read_table(ours, self.space)
             true, names = _read_table(theirs, self.space)
-            tree = BracketedTree(split_unaries(said), names)
+            tree = BracketedTree(split_unaries(prediction), names)
             self.brackets.add([tree], [BracketedTree(split_unaries(true), names)])
             self.tagging.add([[tuple(tagged)]], [[tuple(names)]])
 

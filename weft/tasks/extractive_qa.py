@@ -231,17 +231,17 @@ class ExtractiveQA(TextPairTask):
     def _is_unanswered(self, found: AnswerSpan, space: QASpace) -> bool:
         return not found.text or (space.no_answer and found.margin > space.threshold)
 
-    def gold(self, example: Example, space: QASpace, said: Answer | None = None) -> Annotation:
+    def gold(self, example: Example, space: QASpace, predicted: Answer | None = None) -> Annotation:
         """Return the gold annotation: of several answers the one nearest to `said`."""
         passage, answers = example.other or "", self._answers(example)
         learned = [(int(a), int(b)) for a, b in self.target(example, space)]
-        if said is None or not learned:
+        if predicted is None or not learned:
             return annotate_passage(passage, *learned)
         others = [(s, s + len(t)) for s, t in zip(answers.starts, answers.texts, strict=True)]
-        given = said.parts[0][:2] if said.parts else ()
+        given = predicted.parts[0][:2] if predicted.parts else ()
 
         def nearness(place: tuple[int, int]) -> tuple[float, bool]:
-            return token_f1(said.value, passage[slice(*place)]), place == given
+            return token_f1(predicted.value, passage[slice(*place)]), place == given
 
         return annotate_passage(passage, max([*learned, *others], key=nearness))
 

@@ -227,11 +227,11 @@ class TagMetric:
         theirs = [decode_tags(tags, self.space) for tags in gold]
         self.tagging.add(ours, theirs)
         if self.space.scheme:
-            said, true = (
+            prediction, true = (
                 [schemes.tags_to_spans(columns[0], self.space.scheme, "repair") for columns in rows]
                 for rows in (ours, theirs)
             )
-            self.chunks.add(said, true)
+            self.chunks.add(prediction, true)
 
     def merge(self, other: "TagMetric") -> None:
         self.tagging.merge(other.tagging)

@@ -49,8 +49,8 @@ class TargetVocabulary:
             (ids,) = self.tokenizer.ids([text])
         else:
             beyond = self.size[0]
-            ((_, strangers),) = self.tokenizer.encode_with_oov([source], beyond)
-            ((tokens, _),) = self.tokenizer.encode_with_oov([text], beyond, [strangers])
+            ((_, oov_words),) = self.tokenizer.encode_with_oov([source], beyond)
+            ((tokens, _),) = self.tokenizer.encode_with_oov([text], beyond, [oov_words])
             ids = tokens.ids
         return np.append(ids, self.size[2]).astype(np.int64)
 

@@ -115,8 +115,8 @@ class NodeMetric:
 
     def add(self, predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]) -> None:
         for ours, theirs in zip(predicted, gold, strict=True):
-            said, positive = ours[None, :, 0], ours[None, :, 1] > 0
-            self.counts.add(said, theirs[None, :, 0], theirs[None, :, 1], positive)
+            prediction, positive = ours[None, :, 0], ours[None, :, 1] > 0
+            self.counts.add(prediction, theirs[None, :, 0], theirs[None, :, 1], positive)
 
     def merge(self, other: "NodeMetric") -> None:
         self.counts.merge(other.counts)

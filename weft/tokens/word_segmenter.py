@@ -43,10 +43,10 @@ class WordSegmenter:
     @classmethod
     def train(cls, examples: Iterable[Example]) -> "WordSegmenter | None":
         """Train on examples with words and offsets; None if the regular expression suffices."""
-        lessons = SegmenterTrainer()
-        for _ in lessons.observe(examples):
+        training_examples = SegmenterTrainer()
+        for _ in training_examples.observe(examples):
             pass
-        return lessons.build()
+        return training_examples.build()
 
     def words_of(self, text: str) -> tuple[tuple[str, ...], Offsets]:
         """The words of a text, and (start, end) of each."""

@@ -154,10 +154,12 @@ def mark_collapsed(
     for i, (restart, each) in enumerate(zip(group, answers, strict=True)):
         others = [g for j, g in enumerate(gains) if j != i and g is not None]
         gain, reason = gains[i], ""
-        said = {_plain(answer) for _, answer in each}
+        predictions = {_plain(answer) for _, answer in each}
         gold = {_plain(label) for label, _ in each}
-        if len(each) > 1 and len(said) == 1 and len(gold) > 1:
-            reason = f"it answers {said.pop()[:80] or 'nothing'} to all {len(each)} {split} texts"
+        if len(each) > 1 and len(predictions) == 1 and len(gold) > 1:
+            reason = (
+                f"it answers {predictions.pop()[:80] or 'nothing'} to all {len(each)} {split} texts"
+            )
         elif gain is not None and others and gain < MIN_GAIN_FRACTION * median(others):
             reason = (
                 f"its {plan.metric} of {restart.value(split):.3f} on {split} gains {gain:.3f} over "

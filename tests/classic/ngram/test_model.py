@@ -141,7 +141,7 @@ def test_texts_may_come_in_many_pieces(tmp_path, monkeypatch):
     predictor = trained("kneser-ney", tmp_path, **values).predictor
     lines = [f"{text}\n" for text in sentences(11, 8)]
     once = told(predictor.engine.likelihoods(iter(lines), running=True))
-    monkeypatch.setattr("weft.classic.ngram.model.CHUNK", 2)
+    monkeypatch.setattr("weft.classic.ngram.model.CHUNK_TEXTS", 2)
     for mine, right in zip(
         told(predictor.engine.likelihoods(iter(lines), running=True)), once, strict=True
     ):

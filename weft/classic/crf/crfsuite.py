@@ -79,8 +79,8 @@ def _trainer(iterations: int, watch: ProgressCallback) -> Any:
                 self.done = int(started[1])
             elif found := LOSS.match(message):
                 share = self.done / iterations
-                told = Progress(share, f"iteration {self.done}", self.done, float(found[1]))
-                if not watch(told):
+                note = Progress(share, f"iteration {self.done}", self.done, float(found[1]))
+                if not watch(note):
                     raise UserError(
                         f"classic 'crf' was stopped at iteration {self.done} of at most "
                         f"{iterations}, and leaves no model. Give it more time, or lower "

@@ -188,8 +188,8 @@ class FastTextVocabulary:
         from weft.classic.fasttext.hashing import features
 
         rows, ends = np.empty(self._most(tokens), np.int32), np.empty(len(tokens.ends), np.int64)
-        nobody = np.empty((0, 2), np.int32)
-        total = features(tokens, self.lookup(), self._room(tokens), rows, nobody, ends)
+        empty = np.empty((0, 2), np.int32)
+        total = features(tokens, self.lookup(), self._room(tokens), rows, empty, ends)
         return Rows(rows[:total].copy(), ends)
 
 

@@ -116,6 +116,6 @@ def _count_union_matches(answer: Sequence[list[str]], reference: Sequence[list[s
     return hits
 
 
-def _f1_score(right: int, said: int, true: int) -> Score:
-    precision, recall = right / max(said, 1), right / max(true, 1)
-    return precision, recall, 2 * right / max(said + true, 1)
+def _f1_score(right: int, predicted: int, true: int) -> Score:
+    precision, recall = right / max(predicted, 1), right / max(true, 1)
+    return precision, recall, 2 * right / max(predicted + true, 1)

@@ -88,10 +88,10 @@ class Chrf(SentenceMetric):
 
     def _score(self, sums: np.ndarray) -> np.ndarray:
         """Precision and recall averaged over the orders that both sides have, then their F."""
-        said, true, right = (sums[:, i:-1:3] for i in range(3))  # (R, N)
-        both = (said > 0) & (true > 0)
+        predicted, true, right = (sums[:, i:-1:3] for i in range(3))  # (R, N)
+        both = (predicted > 0) & (true > 0)
         orders = both.sum(1)
-        precision = safe_divide((safe_divide(right, said) * both).sum(1), orders)
+        precision = safe_divide((safe_divide(right, predicted) * both).sum(1), orders)
         recall = safe_divide((safe_divide(right, true) * both).sum(1), orders)
         factor = self.BETA**2
         return 100 * safe_divide((1 + factor) * precision * recall, factor * precision + recall)

@@ -39,9 +39,9 @@ class SpanF1:
         assert len(predicted) == len(gold)
         assert not tags or len(tags) == len(gold)
         known = tags or [(0, 0)] * len(gold)
-        for said, true, words in zip(predicted, gold, known, strict=True):
+        for prediction, true, words in zip(predicted, gold, known, strict=True):
             # As sets: a span that is given twice is one span.
-            ours, theirs = set(said), set(true)
+            ours, theirs = set(prediction), set(true)
             both = ours & theirs
             outcome = (len(both), len(ours), len(theirs), *words)
             self.sentences[outcome] += 1
@@ -73,10 +73,10 @@ class SpanF1:
         outcomes = sorted(self.sentences)  # so that figures do not depend on the order of adding
         table = np.array(outcomes, dtype=np.float64).reshape(-1, 5)  # (P, 5)
         counts = np.array([self.sentences[outcome] for outcome in outcomes], dtype=np.int64)
-        right, said, true, good, words = table.T
+        right, predicted, true, good, words = table.T
         statistics = {
-            "f1": lambda block: safe_divide(block @ (2 * right), block @ (said + true)),
-            "precision": lambda block: safe_divide(block @ right, block @ said),
+            "f1": lambda block: safe_divide(block @ (2 * right), block @ (predicted + true)),
+            "precision": lambda block: safe_divide(block @ right, block @ predicted),
             "recall": lambda block: safe_divide(block @ right, block @ true),
         }
         if words.any():

@@ -37,8 +37,8 @@ class AttachmentScores:
     def add(self, predicted: Sequence[Arcs], gold: Sequence[Arcs]) -> None:
         """Count sentences: heads and relations of every word, predicted and right."""
         assert len(predicted) == len(gold)
-        for said, true in zip(predicted, gold, strict=True):
-            self.counts.add(_count_sentence(said, true))
+        for prediction, true in zip(predicted, gold, strict=True):
+            self.counts.add(_count_sentence(prediction, true))
 
     def merge(self, other: "AttachmentScores") -> None:
         self.counts.merge(other.counts)

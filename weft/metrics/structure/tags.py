@@ -47,13 +47,13 @@ class TagAccuracy:
         """Count some sentences, and which of their words are unknown."""
         assert len(predicted) == len(gold)
         self.has_unknown = self.has_unknown or unknown is not None
-        for i, (said, true) in enumerate(zip(predicted, gold, strict=True)):
+        for i, (prediction, true) in enumerate(zip(predicted, gold, strict=True)):
             right = [
                 np.array([a == b for a, b in zip(ours, theirs, strict=True)], bool)
-                for ours, theirs in zip(said, true, strict=True)
+                for ours, theirs in zip(prediction, true, strict=True)
             ]
             assert len(right) == len(self.columns)
-            for count, ours, theirs in zip(self.confusions, said, true, strict=True):
+            for count, ours, theirs in zip(self.confusions, prediction, true, strict=True):
                 count.update(zip(theirs, ours, strict=True))
             words = len(right[0])
             new = np.zeros(words, bool) if unknown is None else np.array(unknown[i], bool)

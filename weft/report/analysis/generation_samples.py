@@ -100,10 +100,10 @@ def collect_samples(
     )
 
 
-def sentence_chrf(said: Sequence[str], references: Sequence[Any]) -> np.ndarray:
+def sentence_chrf(predicted: Sequence[str], references: Sequence[Any]) -> np.ndarray:
     """Return the (n,) chrF of each single output."""
     chrf = Chrf()
-    chrf.add(said, [one if isinstance(one, str) else list(one) for one in references])
+    chrf.add(predicted, [one if isinstance(one, str) else list(one) for one in references])
     rows = np.hstack([chrf.table(), np.ones((chrf.n, 1))])
     return chrf.statistics()["chrf"](rows)
 

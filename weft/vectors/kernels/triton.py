@@ -104,22 +104,22 @@ def pieces(  # type: ignore[no-untyped-def]
         y = tl.load(out_rows, mask=used[:, None], other=0.0)  # (G, W)
         calm = tl.load(calm_outputs + target, mask=used, other=0.0)
         stop = tl.load(piece_ends + word)
-        begun = tl.load(piece_ends + word - 1, mask=word > 0, other=0)
+        first_piece = tl.load(piece_ends + word - 1, mask=word > 0, other=0)
         hidden = tl.zeros([W], tl.float32)
-        for piece in range(begun, stop, P):
+        for piece in range(first_piece, stop, P):
             there = piece + some < stop
             rows = tl.load(piece_rows + piece + some, mask=there, other=0).to(tl.int64)
             found = tl.load(
                 inputs + rows[:, None] * W + columns[None, :], mask=there[:, None], other=0.0
             )
             hidden += tl.sum(found, 0)
-        hidden = hidden / (stop - begun).to(tl.float32)
+        hidden = hidden / (stop - first_piece).to(tl.float32)
         gain = (positive.to(tl.float32) - _sigmoid(tl.sum(y * hidden[None, :], 1))) * rate
         gain = tl.where(used, gain, 0.0)  # (G,)
         step = tl.sum(gain[:, None] * y, 0)  # (W,)
         move_out = (gain * calm)[:, None] * hidden[None, :]
         tl.atomic_add(out_rows, move_out, mask=used[:, None], sem="relaxed")
-        for piece in range(begun, stop, P):
+        for piece in range(first_piece, stop, P):
             there = piece + some < stop
             rows = tl.load(piece_rows + piece + some, mask=there, other=0)
             calmer = tl.load(calm_inputs + rows, mask=there, other=0.0)
