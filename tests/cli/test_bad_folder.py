@@ -18,7 +18,7 @@ def test_output_folders_that_are_taken(shared, tmp_path):
     before = {p: p.read_bytes() for p in (shared / "bag").rglob("*") if p.is_file()}
     says(fails(*train(data, shared / "bag")), "is not empty", "--overwrite", "--resume")
     assert before == {p: p.read_bytes() for p in (shared / "bag").rglob("*") if p.is_file()}
-    says(fails(*train(data, data)), "train.tsv is a file. Pass a folder to -o")
+    says(fails(*train(data, data)), "train.tsv is a file; give a folder to -o.")
     says(fails(*train(data, data / "run")), "Cannot write to", "Not a directory")
     (tmp_path / "mine.txt").write_text("mine", "utf-8")
     message = fails(*train(data, tmp_path, "--overwrite"))

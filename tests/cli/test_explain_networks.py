@@ -132,7 +132,7 @@ def test_the_lines_of_two_files_are_pairs(models, tmp_path):
     says(fails("explain", models / "pair-classify", three), "two files, and here are 3")
     second.write_text("the river was steep\n", "utf-8")
     told = fails("explain", models / "pair-classify", f"{first},{second}")
-    says(told, "b.txt ends after line 1", "a.txt goes on")
+    says(told, "b.txt ends after line 1", "a.txt continues to line 2")
     # A text with a comma is a text.
     out = ok("explain", models / "classify", "the bank, a dog").out
     says(out, "the bank, a dog")

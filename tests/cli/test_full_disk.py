@@ -148,7 +148,7 @@ def test_a_comparison_without_room_says_what_is_kept(shared, tmp_path):
     arguments = ("compare", data, "-o", out, "--recipes", "tfidf", "--seeds", "1")
     with largest_file(11_003):  # the page is larger
         message = fails(*arguments)
-    says(message, f"Cannot write {out}/report.html: File too large", "Finished trainings are kept")
+    says(message, f"Cannot write {out}/report.html: File too large", "Finished runs are kept")
     says(message, "make room, then `weft compare", f"-o {out}")
     whole(out)
     assert "cached" in ok(*arguments).err

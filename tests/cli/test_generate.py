@@ -179,7 +179,11 @@ def test_rules_of_the_command(models):
     [
         ("bag", (), ("task 'classify', which writes no text", "weft predict", "--recipe")),
         ("words/run", ("--temperature", 0), ("--temperature 0", "--method greedy")),
-        ("words/run", ("--temperature", -1), ("--temperature is -1.0", "over 0")),
+        (
+            "words/run",
+            ("--temperature", -1),
+            ("--temperature is -1.0", "above 0", "use --method greedy."),
+        ),
         ("words/run", ("--top-p", 2), ("--top-p is 2.0", "at most 1")),
         ("words/run", ("--method", "gready"), ("'gready'", "Did you mean 'greedy'?")),
         (
@@ -204,7 +208,11 @@ def test_rules_of_the_command(models):
         ),
         ("words/run", ("-n", 0), ("--num-return should be 1 or more",)),
         ("words/run", ("-n", 4, "--num-beams", 3), ("--num-return is 4", "raise --num-beams")),
-        ("words/run", ("--min-length", 9, "--max-length", 3), ("--min-length 9", "--max-length 3")),
+        (
+            "words/run",
+            ("--min-length", 9, "--max-length", 3),
+            ("--min-length 9", "--max-length 3", "Lower --min-length or raise --max-length."),
+        ),
         ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--only", "nothing.txt"), ("nothing.txt",)),

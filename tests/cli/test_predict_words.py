@@ -89,7 +89,7 @@ def test_conllu_of_plain_text_is_whole_conllu(models, tmp_path):
     first, second = read_conllu(tmp_path / "out.conllu")  # checks ids, heads and roots
     assert (first.text, first.sent_id, second.sent_id) == (TEXT, "1", "2")
     assert [word.form for word in first.words] == ["The", "dog", "sees", "the", "bee", "."]
-    assert [word.spaced for word in first.words] == [True] * 4 + [False, True]
+    assert [word.has_space_after for word in first.words] == [True] * 4 + [False, True]
     assert set(first.column("deprel")) <= {"dep", "root"}
     assert set(first.column("upos")) <= {"DET", "NOUN", "VERB", "PUNCT"}
 
@@ -126,14 +126,14 @@ def test_evaluate_says_which_labels_go_wrong(models, tmp_path):
     says(done.out, "1 wrong, 6 words", "b.conllu:1: sentence 's0'", "./PUNCT→SYM", "page: ")
     assert done.out.count("wrong, 6 words") == 1
     html = page.read_text("utf-8")
-    says(html, "By label", "Taken for something else", "The worst sentences", "PUNCT")
+    says(html, "Metrics by label", "Confusions", "Worst sentences", "PUNCT")
     assert html.count('class="bad"') == 20
     assert not re.search(r"(src|href)=\"(?!#)", html)
 
 
 def test_evaluate_by_type_of_span_and_by_relation(models):
     out = ok("evaluate", models / "ner", models / "a.conll").out
-    says(out, "f1 ", "types of spans", "LOC", "60", "PER", "60")
+    says(out, "f1 ", "span types", "LOC", "60", "PER", "60")
     says(ok("evaluate", models / "parser", models / "a.conllu").out, "las", "relations", "dep")
 
 

@@ -75,7 +75,7 @@ def test_a_stopped_comparison_ends_its_trainings_and_says_how_to_go_on(tmp_path)
     assert process.returncode == 143, told
     assert "Traceback" not in told
     last = told.splitlines()[-1]
-    assert last.startswith("stopped; finished trainings are kept: `weft compare "), told
+    assert last.startswith("stopped; finished runs are kept: `weft compare "), told
     assert last.endswith("` goes on"), told
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)

@@ -220,7 +220,9 @@ def test_trust_in_python(shared, tmp_path):
     config = from_sections(sections, "mine.toml").with_values(
         {"train.epochs": 1, "train.threads": 1, "data.train": str(shared / "train.tsv")}, "test"
     )
-    with pytest.raises(UserError, match=r"^mine\.toml: encoder 'tests\.canary:Twice' is code"):
+    with pytest.raises(
+        UserError, match=r"^mine\.toml: encoder 'tests\.fixtures\.canary:Twice' is code"
+    ):
         weft.train(config, tmp_path / "run", quiet=True)
     weft.train(config, tmp_path / "run", quiet=True, trust=["tests"])
     assert not registry.trusted_packages()

@@ -142,7 +142,7 @@ CORPORA = {
     "picture": (b"\x89PNG\r\n\x1a\n\0\0", "bad:1: byte 0x89 is not UTF-8", "not text. Give text"),
     "zeros": (b"a\n\0\0\n", "bad:2: NUL byte: this is not text. Give text"),
     "wide": ("a b".encode("utf-16"), "bad:1: the file is UTF-16", "Convert it"),
-    "cut": (b"\x1f\x8b\x08\0", "bad: cannot be read", "copy or make it again"),
+    "cut": (b"\x1f\x8b\x08\0", "bad: cannot read past line 0", "copy or create it again"),
 }
 
 

@@ -160,6 +160,7 @@ def _settings(
         return writer.settled({**chosen, "method": method, **many})
     except UserError as error:  # said of settings, but options were given
         message = re.sub(r"generate\.(\w+)", lambda m: FLAGS.get(m[1], m[0]), str(error))
+        message = re.sub(r"\bmethod = '(\w+)'", r"--method \1", message)
         raise UserError(message) from None
 
 

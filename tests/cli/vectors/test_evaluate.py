@@ -127,10 +127,10 @@ def test_plot(folder, tmp_path):
     done = ok("vectors", "plot", folder / "a.vec", "--words", f"@{listed}", "--near", 3, "-o", page)
     says(done.err, "map.html: 8 words")
     text = page.read_text("utf-8")
-    assert "t-SNE keeps" in text
-    assert "PCA keeps" in text
+    assert "t-SNE preserves" in text
+    assert "PCA preserves" in text
     ok("vectors", "plot", folder / "a.vec", "--top", 11, "--method", "pca", "-o", page)
-    assert "t-SNE keeps" not in page.read_text("utf-8")
+    assert "t-SNE preserves" not in page.read_text("utf-8")
     picture = tmp_path / "map.svg"
     ok("vectors", "plot", folder / "a.vec", "--words", "a1, a2", "--near", 0, "-o", picture)
     text = picture.read_text("utf-8")

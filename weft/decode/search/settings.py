@@ -71,7 +71,7 @@ class SearchSettings:
         if self.min_length > self.max_length:
             raise UserError(
                 f"generate.min_length {self.min_length} is above generate.max_length "
-                f"{self.max_length}. Lower min_length or raise max_length."
+                f"{self.max_length}. Lower generate.min_length or raise generate.max_length."
             )
 
     def _check_numbers(self) -> None:
