@@ -39,7 +39,7 @@ def test_the_file_is_what_the_trials_say(monkeypatch):
     import recipes
 
     monkeypatch.setitem(sys.modules, "recipes", recipes)
-    assert recipes.compute() == lines()
+    assert recipes.figures() == lines()
 
 
 def test_recipes_that_need_a_network_name_it():

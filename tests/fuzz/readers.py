@@ -74,7 +74,7 @@ def _quoted() -> list[Files]:
 
 
 def _treebank(kind: str) -> list[str]:
-    return [one.written(kind) for one in generate_treebank(size=30)["train"][:11]]
+    return [one.format_as(kind) for one in generate_treebank(size=30)["train"][:11]]
 
 
 def _one(name: str, kind: str) -> Callable[[], list[Files]]:

@@ -209,7 +209,7 @@ def test_a_licence_is_neither_text_nor_target(tmp_path):
         chosen(Data(train=str(path)), {"kind": "classify"})
     unique = [f"{row} number {i}" for i, row in enumerate(rows)]
     table(path, unique)
-    with pytest.raises(UserError, match=r"could each be a source or a target\. Pass --text"):
+    with pytest.raises(UserError, match=r"could each be source or target\. Pass --text"):
         chosen(Data(train=str(path)), {"kind": "seq2seq"})
 
 

@@ -323,7 +323,7 @@ def test_settings_without_a_value_are_left_out_of_a_file(tmp_path):
 def test_a_pair_of_files_is_not_one_text(tmp_path, lines):
     path = corpus(tmp_path)
     config = configured("rnn-lm", f"{path},{path}", **{"task.lines": lines})
-    with pytest.raises(UserError, match=r"train\.txt: these are 2 files\. Give one of them here\."):
+    with pytest.raises(UserError, match=r"train\.txt: 2 files\. Pass one of them here\."):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
 
 

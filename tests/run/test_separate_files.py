@@ -48,7 +48,7 @@ def test_classification_with_names(tmp_path):
     assert figures(ok("evaluate", tmp_path / "run", named, "--json"))["accuracy"]["n"] == 1
     bad = written(tmp_path, ["good film", "bad film"], ["1", "7"], stem="c")
     message = fails("evaluate", tmp_path / "run", bad)
-    assert "c0.txt:2: the label '7' has no name among 0=negative, 1=positive" in message
+    assert "c0.txt:2: label '7' has no name among 0=negative, 1=positive" in message
     assert "--names" in message
     more = ok(
         "evaluate", tmp_path / "run", bad, "--names", "0=negative,1=positive,7=negative", "--json"
@@ -94,7 +94,7 @@ def test_tags(tmp_path):
         tmp_path, ["Ada sees Rome", "Bo left us"], ["B-PER O B-LOC", "B-PER O"], stem="s"
     )
     message = fails("evaluate", tmp_path / "run", short)
-    assert "s1.txt:2: 2 tags for the 3 words of" in message
+    assert "s1.txt:2: 2 tags for 3 words of" in message
     assert "s0.txt:2" in message
     skipped = ok("evaluate", tmp_path / "run", short, "--on-bad-row", "skip", "--json")
     assert figures(skipped)["tag"]["n"] == 1
@@ -157,7 +157,7 @@ def test_files_of_names(tmp_path, content, expected):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("nothing.txt", "no such file, and not id=name"),
+        ("nothing.txt", "neither a file nor id=name"),
         ("0=a,0=b", "id '0' is repeated"),
         ("0=", "'0=' is not id=name"),
     ],

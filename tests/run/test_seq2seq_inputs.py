@@ -174,7 +174,7 @@ def test_several_parallel_files_are_several_references(tmp_path):
         ("x b", "y b")
     ] * 3
     (tmp_path / "a.r1").write_text("y b\n", "utf-8")
-    with pytest.raises(UserError, match=r"a\.r1 ends after line 1, but .*a\.src goes on"):
+    with pytest.raises(UserError, match=r"a\.r1 ends after line 1, but .*a\.src continues"):
         list(example_source(data, str(tmp_path / "a.src"))())
 
 

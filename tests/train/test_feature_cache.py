@@ -235,7 +235,7 @@ def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
         return False
 
     monkeypatch.setattr(trainer, "cache_features", slow)
-    monkeypatch.setattr(trainer.TimeBudget, "spent", property(lambda clock: 0.6))
+    monkeypatch.setattr(trainer.TimeBudget, "fraction_used", property(lambda clock: 0.6))
     train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
     assert asked == [False, False]
     said = (tmp_path / "run" / "log.txt").read_text("utf-8")

@@ -454,7 +454,7 @@ def test_verdicts_on_layers():
     assert (level, said[:45]) == ("bad", "The gradient of layer 2 is not finite: lower ")
     said, level = interpret(with_layer(dead=0.61))
     assert level == "warning"
-    assert said.startswith("61% of the units of layer 2 are zero at every step")
+    assert said.startswith("61% of the units of layer 2 are zero at every sampled step")
     assert "60 steps back" in said  # what else was found follows
     assert "70% of the values of layer 2 are saturated" in interpret(with_layer(saturated=0.7))[0]
     assert "One update changes layer 2 by up to 20% of" in interpret(with_layer(ratio=0.2))[0]

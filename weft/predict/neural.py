@@ -260,7 +260,7 @@ class NeuralEngine:
     def full_precision(self) -> Iterator[None]:
         """Run in full precision: recorded answers must not depend on batching."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
-        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "numbers")]
+        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "weight_dtype")]
         numbers = [embedder.weight_dtype for embedder in read]
         for embedder in read:
             embedder.weight_dtype = "float32"

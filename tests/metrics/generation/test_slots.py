@@ -129,7 +129,7 @@ def test_records_are_read_with_their_errors() -> None:
     assert parse_record("") == {}
     with pytest.raises(UserError, match=r"x.csv:3: expected slot\[value\], found 'near C'"):
         parse_record("name[A], near C", "x.csv:3")
-    with pytest.raises(UserError, match="the slot 'name' comes twice"):
+    with pytest.raises(UserError, match="slot 'name' is repeated"):
         parse_record("name[A], name[B]")
-    with pytest.raises(UserError, match="the slot 'near' has no value; leave it out"):
+    with pytest.raises(UserError, match="slot 'near' has no value; remove it"):
         parse_record("name[A], near[ ]")
