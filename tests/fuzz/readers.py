@@ -121,7 +121,7 @@ def _parse_bits() -> list[Files]:
 
 
 def _spans() -> list[Files]:
-    marked = [one.marked for one in generate_treebank(size=30)["train"][:11]]
+    marked = [one.span_text for one in generate_treebank(size=30)["train"][:11]]
     plain = _written("data.jsonl", lambda path: write_spans(marked, path))
     lists = [
         json.dumps({"text": m.text, "label": [[s.start, s.end, s.label] for s in m.spans]})
