@@ -135,7 +135,7 @@ def _brat() -> list[Files]:
     for one in generate_treebank(size=30)["train"][:3]:
         rows = [
             f"T{i}\t{s.label} {s.start} {s.end}\t{one.text[s.start : s.end]}"
-            for i, s in enumerate(one.marked.spans, 1)
+            for i, s in enumerate(one.span_text.spans, 1)
         ]
         files[f"{one.id}.txt"] = one.text.encode()
         files[f"{one.id}.ann"] = "\n".join([*rows, "R1\tof Arg1:T1 Arg2:T2", ""]).encode()
