@@ -273,9 +273,9 @@ def test_a_crash_is_a_row_and_its_traceback_is_kept(files, tmp_path, monkeypatch
 def broken_launch(job, threads):
     """A worker whose training divides by zero."""
     code = (
-        "import sys, weft.run; from weft.report import work\n"
+        "import sys, weft.run; from weft.compare import worker\n"
         "def fail(*a, **k): raise ZeroDivisionError('on purpose')\n"
-        "weft.run.train = fail; sys.exit(work.main())"
+        "weft.run.train = fail; sys.exit(worker.main())"
     )
     errors = tempfile.TemporaryFile()
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=errors)
@@ -361,12 +361,12 @@ def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
     ("arguments", "message"),
     [
         ({"recipes": ["cnnn"]}, "Unknown recipe 'cnnn'. Did you mean 'cnn'?"),
-        ({"seeds": -1}, "--seeds should be at least 1, got -1"),
-        ({"minutes": -1}, "--minutes should be 0 (no limit) or more, got -1"),
-        ({"workers": -1}, "--workers should be 0 (as many as fit) or more, got -1"),
-        ({"folds": 1}, "--folds should be at least 2"),
+        ({"seeds": -1}, "--seeds must be at least 1, got -1"),
+        ({"minutes": -1}, "--minutes must be 0 (no limit) or more, got -1"),
+        ({"workers": -1}, "--workers must be 0 (automatic) or more, got -1"),
+        ({"folds": 1}, "--folds must be at least 2 (or 0 for none), got 1"),
         ({"metric": "marco_f1"}, "Unknown metric 'marco_f1' in --metric. Did you mean 'macro_f1'?"),
-        ({"folds": 3}, "leave out --folds"),
+        ({"folds": 3}, "With --folds every part of the file is the test set once; omit"),
         ({"dev": "-"}, "Standard input can be read only once"),
         ({"changes": {"data.txet": "a"}}, "Unknown option 'txet' in [data]. Did you mean 'text'?"),
     ],

@@ -129,16 +129,16 @@ def test_a_tagger_over_it(elmo, tmp_path):
     text = ["The dog sees the bee."]
     assert again(text)[0].value == out.predictor(text)[0].value
     (layers,) = layer_weights.read_folders([("tagger-elmo", tmp_path / "run/model")])
-    assert layers.shares == pytest.approx(layer_weights.read_model(model)[0].shares)
+    assert layers.weights == pytest.approx(layer_weights.read_model(model)[0].weights)
     assert layers.gamma == pytest.approx(model.embedders[1].mix.gamma.item())
-    told = f"note: layers of the pre-trained network: words {layers.shares[0]:.0%}, layer 1 "
+    told = f"note: layers of the pre-trained network: words {layers.weights[0]:.0%}, layer 1 "
     assert told in (tmp_path / "run/log.txt").read_text("utf-8")
     page = tmp_path / "page.html"
     done = command("explain", tmp_path / "run", "The dog sees the bee.", "-o", page)
     assert done.status == 0, done.err
     shown = page.read_text("utf-8")
     assert f"elmo, γ = {layers.gamma:.2f}" in shown
-    assert all(f"{100 * share:.1f} %" in shown for share in layers.shares)
+    assert all(f"{100 * weight:.1f} %" in shown for weight in layers.weights)
 
 
 def test_a_classifier_that_tunes_it(elmo, tmp_path):

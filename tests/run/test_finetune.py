@@ -239,14 +239,14 @@ def test_recipes_with_a_checkpoint_are_compared_beside_the_others(bert, tmp_path
     more = {"recipes": ["bert"], "seeds": 1, "changes": FEW, "quiet": True}
     compare([str(data)], tmp_path / "two", pretrained=str(tmp_path / "theirs"), **more)
     made.checkpoint(tmp_path / "theirs", "bert", hidden_size=6, layer_norm_eps=1e-3)
-    with pytest.raises(weft.UserError, match="holds a trial with other settings or other data"):
+    with pytest.raises(weft.UserError, match="holds a trial with different settings or data"):
         compare([str(data)], tmp_path / "two", pretrained=str(tmp_path / "theirs"), **more)
 
 
 def test_a_checkpoint_that_nobody_starts_from_is_told(bert, tmp_path):
     data = small.file(tmp_path)
     told = fails("compare", data, "-o", tmp_path / "o", "--pretrained", bert, "--recipes", "bag")
-    says(told, "none of the recipes starts from a checkpoint of the kind 'bert': bag")
+    says(told, "no recipe starts from a checkpoint of kind 'bert': bag")
     told = fails("compare", data, "-o", tmp_path / "o", "--pretrained", tmp_path / "no")
     says(told, "no such folder")
     assert not (tmp_path / "o").exists()

@@ -16,15 +16,15 @@ ROOT = Path(__file__).parents[2]
 STUCK = """
 import sys, time
 from weft import config
-from weft.tune import parse, tune, work
-train = work.train
+from weft.tune import parse, trial, tune
+train = trial.train
 def slow(given, folder, **options):
     if folder.name == sys.argv[3]:
         folder.mkdir(parents=True)
         print("here", flush=True)
         time.sleep(600)
     return train(given, folder, **options)
-work.train = slow
+trial.train = slow
 given = {"data.train": sys.argv[1], "data.dev_fraction": 0.3}
 base = config.recipe("tfidf").with_values(given, "test")
 tune(base, sys.argv[2], search=parse([sys.argv[4]]), sampler="random", trials=4, seeds=0)

@@ -147,7 +147,8 @@ def test_a_failing_trial_is_a_row_with_its_reason(base, tmp_path):
     assert good.state == "complete"
     assert bad.state == "failed"
     assert "no n-gram occurs in 99 training texts" in bad.reason
-    with pytest.raises(UserError, match=r"No trial .* came to an end.*no n-gram occurs in 99"):
+    message = r"No trial .* finished with a metric.*no n-gram occurs in 99"
+    with pytest.raises(UserError, match=message):
         run(base, tmp_path / "all", "classic.min_count=99,98", sampler="grid", trials=0)
 
 
