@@ -256,7 +256,8 @@ def test_a_head_without_a_task_is_named_and_left_out(tmp_path, family, suffix, a
     checkpoint(tmp_path / "theirs", family, suffix)
     done = ok("convert", tmp_path / "theirs", "-o", tmp_path / "ours")
     name = TITLES[family] + suffix
-    says(done.err, f"note: only the network is kept: the head of {name} says {asked}", "left out")
+    kept = f"note: only the encoder is kept: no task here uses the head of {name} ({asked})"
+    says(done.err, kept, "left out")
     told = fails("convert", tmp_path / "theirs", "-o", tmp_path / "no", "--task", "masked")
     says(told, f"its class, {name}, has no head for the task 'masked'")
     assert not (tmp_path / "no").exists()
