@@ -24,6 +24,7 @@ LOWEST = {
     "progress",
     "registry",
     "config",
+    "protocols",
     "runtime",
 }
 ORDER = (
