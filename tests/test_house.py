@@ -99,7 +99,7 @@ def test_imports_run_along_the_sentence():
         if path.parent == ROOT and path.name in FRONT:
             continue
         assert room(path) in RANK, f"{path}: a room that has no place in the order"
-        for name, line in imports(path):
+        for name, line in imports(path, top=path.name == "protocols.py"):  # it names types only
             first, _, rest = name.partition(".")
             there = rest.partition(".")[0]
             if first != "weft" or there == "__version__":
@@ -118,6 +118,17 @@ def test_the_direction_is_really_checked():
     assert ("weft.run.train", 0) not in imports(ROOT / "errors.py")
     lazy = {name for name, _ in imports(ROOT / "run" / "train.py")}
     assert any(name.startswith("weft.run.neural.") for name in lazy)  # inside a function
+
+
+def test_prediction_does_not_depend_on_training():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in FILES
+        if room(path) in ("predict", "inference")
+        for name, line in imports(path)
+        if name.startswith("weft.train")
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_devices_live_in_one_file():

@@ -18,6 +18,7 @@ from weft.batch import BatchLoader, Padded, TokenStore
 from weft.batch.documents import Documents
 from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.batch.mlm_collator import Masking, MLMLoader
+from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.decode.decoders import elmo
 from weft.decode.heads import lm
 from weft.decode.heads import mlm as hidden_words
@@ -248,11 +249,11 @@ def test_what_is_in_front_of_bert_is_compiled_as_well():
     torch._dynamo.reset()
 
 
-def test_writing_is_quickened_on_a_gpu_only(gpu):
+def test_decode_graphs_need_a_gpu(gpu):
     net = model()
-    cuda_graphs.enable_cuda_graphs(net, select_runtime("cpu"))
+    enable_decode_graphs(net.head, select_runtime("cpu"))
     assert net.head.graphs is None
-    cuda_graphs.enable_cuda_graphs(net, gpu)
+    enable_decode_graphs(net.head, gpu)
     assert net.head.graphs.decoder is net.head.decoder
 
 

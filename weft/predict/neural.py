@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from weft.batch import Padded, TokenStore, inference_batches
 from weft.batch.documents import encode_documents
 from weft.batch.indexer import Indexer, Row
+from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError, unknown_name
 from weft.inference.forward import (
     MAX_ROWS,
@@ -43,7 +44,6 @@ from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 from weft.tokens.word_segmenter import WordSegmenter, save
-from weft.train.cuda_graphs import enable_cuda_graphs
 
 SEGMENTER_FILE = "cuts.json"  # how plain text is cut into words, where the training file taught it
 # What a saved model may ask of its searches; options of `weft generate` may ask for more.
@@ -63,7 +63,7 @@ class NeuralEngine:
         self, model: Model, indexer: Indexer, runtime: Runtime, parser: Predictor | None = None
     ):
         self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
-        enable_cuda_graphs(self.model, runtime)
+        enable_decode_graphs(self.model.head, runtime)
         self.parser = parser  # of plain text, for a model that reads trees
 
     def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:

@@ -10,6 +10,7 @@ from weft import registry
 from weft.batch import TokenStore
 from weft.batch.documents import Documents
 from weft.config import Config, model_sections
+from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError
 from weft.model import Model, fill
 from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
@@ -27,7 +28,6 @@ from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
-from weft.train.cuda_graphs import enable_cuda_graphs
 from weft.train.logger import RunLogger
 from weft.train.settings import Settings
 
@@ -108,7 +108,7 @@ class NeuralRun:
             if not len(train):
                 raise UserError("There are no training examples left.")
             model.to(self.runtime.device)
-            enable_cuda_graphs(model, self.runtime)
+            enable_decode_graphs(model.head, self.runtime)
             held_out = dev if dev is not None and len(dev) else None
             if getattr(model.head, "fitted", False):
                 from weft.run.regression import fit_head

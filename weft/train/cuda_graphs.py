@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from weft.batch import BatchLoader, LabelledBatch, Padded
 from weft.batch.lm_windows import LMLoader
 from weft.batch.mlm_collator import MLMLoader
-from weft.decode.cuda_graphs.decode_step import DecodeGraphs
 from weft.decode.search.state import copy_into, map_tensors
 from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_blocks
 from weft.runtime import Runtime, pin, without_autocast_cache
@@ -26,16 +25,6 @@ WARMUP_UPDATES = 3  # eager updates of a shape before capturing, which costs as 
 MIN_UPDATES_TO_CAPTURE = 100  # fewer do not repay capturing
 
 Update = Callable[[list[LabelledBatch], int], tuple[Tensor, Tensor]]  # -> loss, gradient norm
-
-
-def enable_cuda_graphs(model: nn.Module, runtime: Runtime) -> None:
-    """Let a model that generates text decode with CUDA graphs, if there is a GPU."""
-    head: Any = getattr(model, "head", None)
-    decoder = getattr(head, "decoder", None)
-    if runtime.has_cuda_graphs and hasattr(
-        decoder, "words"
-    ):  # one that copies has other words every time
-        head.graphs = DecodeGraphs(decoder, runtime.capture_graph)
 
 
 def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> int:

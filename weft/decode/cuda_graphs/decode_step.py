@@ -35,6 +35,7 @@ from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import PerPrompt, State, copy_into, map_tensors
+from weft.runtime import Runtime
 
 WARMUP_STEPS = 3  # eager steps of a shape before its capture, which costs about two
 MIN_CACHE_STEPS = 64  # attended steps of a cache, at least; doubled when they are full
@@ -45,6 +46,14 @@ CHECK_EVERY = 16  # steps between checks for finished rows
 COMPILE_AFTER_STEPS = 50_000
 
 Capture = Callable[[Work], Work]
+
+
+def enable_decode_graphs(head: Any, runtime: Runtime) -> None:
+    """Let a head that generates text decode with CUDA graphs, if there is a GPU."""
+    decoder = getattr(head, "decoder", None)
+    # A pointer-generator has other words for every source.
+    if runtime.has_cuda_graphs and hasattr(decoder, "words"):
+        head.graphs = DecodeGraphs(decoder, runtime.capture_graph)
 
 
 class PreparedSearch(NamedTuple):
