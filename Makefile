@@ -10,7 +10,7 @@ demo: $(READY)
 	$(RUN)/weft demo -o demo
 
 test: lint
-	OMP_NUM_THREADS=1 $(RUN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(RUN)/pytest -n 2 --dist worksteal --durations=10
 
 lint: $(READY)
 	$(RUN)/ruff check .
