@@ -72,7 +72,8 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
     stream = partial(Batches, documents.close(), masking, rows=rows, seed=1, epochs=10**6)
     embedder = {
         "kind": "bert", "hidden": hidden, "layers": layers, "heads": heads,
-        "limit": max(window, 64), "segments": 2, "dropout": dropout, "attention_dropout": dropout,
+        "max_positions": max(window, 64), "segments": 2, "dropout": dropout,
+        "attention_dropout": dropout,
     }  # fmt: skip
     parts = {
         "embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "mean"},

@@ -37,7 +37,7 @@ def chars(bench: Bench) -> None:
         }  # fmt: skip
         if bench.tiny:
             sets |= {"decoder.hidden": 12, "decoder.layers": 1, "decoder.heads": 2}
-            sets |= {"decoder.limit": 32, "task.window": 32}
+            sets |= {"decoder.max_positions": 32, "task.window": 32}
         begun, curve = time.perf_counter(), []
 
         def heard(step: int, figures: dict[str, float]) -> None:

@@ -46,7 +46,7 @@ def _gpt(bench: Bench) -> tuple[GPT, tuple[int, ...], int, int]:
     """GPT-2 small with random weights, its shape, and the tokens of a prompt and behind it."""
     shape = (211, 32, 2, 2, 128) if bench.tiny else (50257, 768, 12, 12, 1024)
     torch.manual_seed(0)
-    made = GPT(*shape[:4], limit=shape[4], dropout=0.0, tied=False).eval()
+    made = GPT(*shape[:4], max_positions=shape[4], dropout=0.0, tied=False).eval()
     with torch.no_grad():
         made.words.scored.normal_(std=0.1)  # type: ignore[union-attr]  # so that few words nearly tie
     return (made, shape, 5, 20) if bench.tiny else (made, shape, 32, 256)

@@ -57,18 +57,24 @@ def gpt_train(bench: Bench) -> None:
         for one, _ in islice(iter(_pieces(lines, steps)), curve)
     ]
     torch.manual_seed(0)
-    first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+    first = GPT(words, hidden, layers, heads, max_positions=steps, dropout=0.0)
     start = {name: value.clone() for name, value in first.state_dict().items()}
     size = sum(p.numel() for p in first.parameters()) - steps * hidden
     operations = 6 * size + 12 * layers * hidden * steps  # a token, as in Chowdhery et al. (2022)
 
     def ours() -> Work:
-        model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+        model = GPT(words, hidden, layers, heads, max_positions=steps, dropout=0.0)
         model.load_state_dict(start)
         return _ours(bench, model.to(bench.device).train())
 
     def fitted() -> Work:
-        shape = {"hidden": hidden, "layers": layers, "heads": heads, "limit": steps, "dropout": 0.0}
+        shape = {
+            "hidden": hidden,
+            "layers": layers,
+            "heads": heads,
+            "max_positions": steps,
+            "dropout": 0.0,
+        }
         return _fitted(bench, {"kind": "gpt", **shape}, start, lines, words, steps)
 
     def theirs() -> Work:
@@ -135,7 +141,7 @@ def profile(bench: Bench) -> None:
         (211, 32, 2, 2, 16, 3) if bench.tiny else (50257, 768, 12, 12, 1024, 32)
     )
     torch.manual_seed(0)
-    first = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+    first = GPT(words, hidden, layers, heads, max_positions=steps, dropout=0.0)
     update = _ours(bench, first.to(bench.device).train())
     ids = zipf(rows, steps, words, 1, bench.device)[0]
     for _ in range(4):

@@ -31,7 +31,7 @@ def gpt_ways(bench: Bench) -> None:
             bench.fresh()
             torch._dynamo.reset()
             torch.manual_seed(0)
-            model = GPT(words, hidden, layers, heads, limit=steps, dropout=0.0)
+            model = GPT(words, hidden, layers, heads, max_positions=steps, dropout=0.0)
             if size > 1:
                 several = [model.blocks[i : i + size] for i in range(0, layers, size)]
                 model.blocks = nn.ModuleList(Several(some) for some in several)

@@ -116,7 +116,7 @@ class Model(nn.Module):
 
     def forward(self, source: Padded) -> Any:
         if getattr(self.head, "accepts_lazy_source", False):
-            return self.head(LazySource(source, self.encode_source, self.limit))
+            return self.head(LazySource(source, self.encode_source, self.max_positions))
         return self.run(source).scores
 
     def encode_source(self, source: Padded) -> Padded:
@@ -281,12 +281,10 @@ class Model(nn.Module):
         return any(subtoken_encoder(embedder) is None for embedder in self.embedders)
 
     @property
-    def limit(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The longest row it can read, where there is one."""
-        # Not those who spell words: theirs is a limit of bytes.
-        whole = [e for e in self.embedders if subtoken_encoder(e) is None]
-        parts = (self.encoder, self.head, *whole)
-        limits = [getattr(part, "limit", None) for part in parts]
+        parts = (self.encoder, self.head, *self.embedders)
+        limits = [getattr(part, "max_positions", None) for part in parts]
         return min((limit for limit in limits if limit is not None), default=None)
 
 

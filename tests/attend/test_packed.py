@@ -17,11 +17,13 @@ from weft.runtime import use_threads
 
 V, H, N = 31, 12, 3
 SHAPES = {
-    "bert": lambda: Bert(V, H, layers=3, heads=N, feed_forward=17, limit=41),
-    "electra": lambda: Bert(V, H, layers=1, heads=N, width=7, offset=2, segments=1, limit=41),
-    "relu": lambda: Bert(V, H, layers=2, heads=1, activation="relu", segments=0, limit=41),
-    "lora": lambda: Bert(V, H, layers=2, heads=N, lora=2, limit=41),
-    "gpt": lambda: Gpt(V, H, layers=2, heads=N, limit=41),
+    "bert": lambda: Bert(V, H, layers=3, heads=N, feed_forward=17, max_positions=41),
+    "electra": lambda: Bert(
+        V, H, layers=1, heads=N, width=7, position_offset=2, segments=1, max_positions=41
+    ),
+    "relu": lambda: Bert(V, H, layers=2, heads=1, activation="relu", segments=0, max_positions=41),
+    "lora": lambda: Bert(V, H, layers=2, heads=N, lora=2, max_positions=41),
+    "gpt": lambda: Gpt(V, H, layers=2, heads=N, max_positions=41),
 }
 LENGTHS = (5, 2, 11, 0, 5, 41, 1, 11, 3)
 
@@ -143,7 +145,7 @@ def test_every_step_is_in_one_piece(lengths, count):
 
 
 def test_int8_is_near(calls):
-    model = shaken(Bert(V, 48, layers=3, heads=N, limit=41))
+    model = shaken(Bert(V, 48, layers=3, heads=N, max_positions=41))
     x = rows()
     expected = plain(model, x)
     model.weight_dtype = "int8"

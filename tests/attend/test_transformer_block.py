@@ -41,7 +41,7 @@ def test_the_entrance_adds_up_and_normalises():
 @pytest.mark.parametrize("kind", ["gpt", "bert"])
 def test_the_sum_is_as_narrow_as_the_products(kind):
     torch.manual_seed(2)
-    model = GPT(V, H, 2, 3, limit=T) if kind == "gpt" else Bert(V, H, 2, 3, limit=T)
+    model = GPT(V, H, 2, 3, max_positions=T) if kind == "gpt" else Bert(V, H, 2, 3, max_positions=T)
     model.eval()
     ids, seen = Padded(torch.randint(1, V, (2, T)), torch.tensor([T, T])), []
     for block in model.blocks:

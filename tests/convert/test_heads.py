@@ -287,8 +287,10 @@ def test_a_tagger_that_reads_other_pieces_is_not_written(tmp_path):
     checkpoint(tmp_path / "theirs", "bert", "ForTokenClassification", **TAGS)
     convert(str(tmp_path / "theirs"), tmp_path / "ours")
     path = tmp_path / "ours" / "model.json"
-    text = path.read_text("utf-8").replace('"word": "first"', '"word": "mean"')
+    text = path.read_text("utf-8").replace(
+        '"subword_pooling": "first"', '"subword_pooling": "mean"'
+    )
     path.write_text(text.replace('"golden": 3', '"golden": 0'), "utf-8")
     (tmp_path / "ours" / "golden.jsonl").write_text("", "utf-8")
     told = fails("export", tmp_path / "ours", "--to", "huggingface", "-o", tmp_path / "out")
-    says(told, "the first piece of a word, this one reads its mean", "embedder.word=first")
+    says(told, "the first piece of a word, this one its mean", "embedder.subword_pooling=first")

@@ -65,7 +65,7 @@ def test_states_of_all_layers_with_garbage_in_the_padding(tmp_path, family):
     limit -= 2 if family == "roberta" else 0
     x = rows(family, [7, limit, 1, 3])
     own = embedder(tmp_path, family)
-    assert own.limit == limit
+    assert own.max_positions == limit
     with torch.no_grad():
         found, wanted = own.layers(x), theirs(network, x, family)
         assert len(found) == len(wanted)

@@ -92,9 +92,9 @@ def test_a_converted_model_is_as_good_as_the_folder(tmp_path):
 
 def test_settings_beside_the_model_are_kept(tmp_path):
     checkpoint(tmp_path, "bert")
-    model, _ = fresh(tmp_path, frozen=True, mix=True, word="mean", dropout=0.3)
+    model, _ = fresh(tmp_path, frozen=True, mix=True, subword_pooling="mean", dropout=0.3)
     (embedder,) = model.embedders
-    assert (embedder.word, embedder.dropout.p) == ("mean", 0.3)
+    assert (embedder.subword_pooling, embedder.dropout.p) == ("mean", 0.3)
     learned = {name for name, p in embedder.named_parameters() if p.requires_grad}
     assert learned == {"mix.scores", "mix.gamma"}
     model, _ = fresh(tmp_path, lora=2)
@@ -114,7 +114,7 @@ def test_any_recipe_takes_a_pretrained_network(tmp_path):
     made = configuration.with_pretrained(base, str(tmp_path / "ours"))
     full = resolve_config(made)
     assert full["embedder"]["kind"] == "bert"
-    assert full["embedder"]["doubled"]
+    assert full["embedder"]["double_sep"]
     assert full["tokenizer"]["kind"] == "bpe"
     assert made.origin("embedder") == "--pretrained"
     found = run(made, tmp_path / "run", splits=splits(), quiet=True).predictor

@@ -16,9 +16,9 @@ V, M = 13, 6
 LENGTHS, SOURCES = [5, 0, 1, 3], [3, 2, 0, 7]
 SMALL = {
     "rnn": {"width": 5, "hidden": 3},
-    "cnn": {"width": 5, "hidden": 7, "layers": 2, "limit": 11},
+    "cnn": {"width": 5, "hidden": 7, "layers": 2, "max_positions": 11},
     "transformer": {"hidden": 4, "heads": 2, "layers": 2, "feed_forward": 5},
-    "gpt": {"hidden": 4, "heads": 2, "layers": 2, "feed_forward": 5, "limit": 11},
+    "gpt": {"hidden": 4, "heads": 2, "layers": 2, "feed_forward": 5, "max_positions": 11},
     "nnlm": {"width": 3, "context": 3, "hidden": 5},
     "rnn-lm": {"width": 5, "hidden": 3},
     "bidirectional-lm": {"width": 5, "hidden": 3},
@@ -37,8 +37,8 @@ VARIANTS = [
     {"kind": "cnn", "kernel": 1, "tied": True, "dropout": 0.0},
     {"kind": "cnn", "kernel": 4, "width": 6},
     {"kind": "transformer", "norm": "post", "tied": False, "activation": "gelu"},
-    {"kind": "transformer", "positions": "learned", "limit": 11, "hidden": 6, "heads": 3},
-    {"kind": "transformer", "limit": 2},
+    {"kind": "transformer", "positions": "learned", "max_positions": 11, "hidden": 6, "heads": 3},
+    {"kind": "transformer", "max_positions": 2},
     {"kind": "gpt", "tied": False, "activation": "relu"},
     {"kind": "nnlm", "direct": True, "context": 1},
     {"kind": "nnlm", "tied": True, "context": 4},
@@ -54,7 +54,7 @@ VARIANTS = [
     },
     {"kind": "bidirectional-lm", "by": "mask", "tied": True},
     {"kind": "bidirectional-lm", "layers": 2, "cell": "gru"},
-    {"kind": "elmo", "layers": 1, "clip": 0.0, "highways": 0, "letters": 2},
+    {"kind": "elmo", "layers": 1, "clip": 0.0, "highway_layers": 0, "max_bytes": 2},
 ]
 CASES = [{"kind": name, **SMALL[name]} for name in sorted(registry.parts("decoder"))]
 CASES += [{**SMALL[spec["kind"]], **spec} for spec in VARIANTS]

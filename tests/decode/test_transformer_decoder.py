@@ -75,7 +75,7 @@ def test_blocks_are_pytorchs(norm, activation):
 
 
 def test_gpt_is_pytorchs_encoder_with_a_causal_mask():
-    ours = shaken(GPT(V, H, 2, N, 7, limit=5))
+    ours = shaken(GPT(V, H, 2, N, 7, max_positions=5))
     layer = nn.TransformerEncoderLayer(
         H,
         N,
@@ -100,7 +100,7 @@ def test_gpt_is_pytorchs_encoder_with_a_causal_mask():
 
 def starts(limit):
     gpt, decoder = (
-        shaken(GPT(V, H, 2, N, 7, limit=9)),
+        shaken(GPT(V, H, 2, N, 7, max_positions=9)),
         shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7)),
     )
     yield gpt, gpt.start(3, "cpu", limit=limit), gpt(words())
@@ -186,13 +186,15 @@ def test_gpt_starts_with_small_weights():
 
 def test_learned_positions_end_and_waves_do_not():
     message = (
-        r"A sequence has 6 steps, but the positions of decoder 'gpt' end at 5. Raise decoder.l"
+        r"A sequence has 6 steps, but the positions of decoder 'gpt' end at 5. Raise decoder.m"
     )
     with pytest.raises(UserError, match=message):
-        GPT(V, H, 1, N, limit=5)(words(6))
+        GPT(V, H, 1, N, max_positions=5)(words(6))
     with pytest.raises(UserError, match=message):
-        GPT(V, H, 1, N, limit=5).start(3, limit=6)
-    short, long = (Seq2SeqTransformerDecoder(V, M, H, 1, N, 7, limit=n).eval() for n in (2, 64))
+        GPT(V, H, 1, N, max_positions=5).start(3, limit=6)
+    short, long = (
+        Seq2SeqTransformerDecoder(V, M, H, 1, N, 7, max_positions=n).eval() for n in (2, 64)
+    )
     long.load_state_dict(short.state_dict())
     torch.testing.assert_close(short(words(), memory()), long(words(), memory()))
 
@@ -212,7 +214,7 @@ def test_a_gpt_drops_what_gpt2_drops():
     shape = {"n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 7, "vocab_size": 11}
     drop = {"resid_pdrop": 0.3, "embd_pdrop": 0.3, "attn_pdrop": 0.3}
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **drop))
-    ours = GPT(11, hidden=12, layers=2, heads=3, limit=7, dropout=0.3)
+    ours = GPT(11, hidden=12, layers=2, heads=3, max_positions=7, dropout=0.3)
     active = [m.p for m in theirs.modules() if isinstance(m, torch.nn.Dropout) and m.p > 0]
     assert len(active) == 1 + 2 * 3  # the embedding; of a block its attention and two outputs
     assert ours.dropout.p == 0.3

@@ -27,7 +27,7 @@ def padded(embedder, words):
 
 def test_words_are_spelled_in_bytes():
     assert encode_word("aé") == [257, 98, 0xC3 + 1, 0xA9 + 1, 258]
-    assert encode_word("abcdef", limit=3) == [257, 98, 99, 100, 258]
+    assert encode_word("abcdef", max_bytes=3) == [257, 98, 99, 100, 258]
     assert encode_word("") == [257, 258]
     assert len(encode_word("\ud800")) == 5
 

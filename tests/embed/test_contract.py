@@ -16,9 +16,9 @@ VARIANTS = [
     {"kind": "word-ngrams", "width": 7, "order": 3, "buckets": 101, "sparse": False},
     {"kind": "word-ngrams", "width": 7, "order": 1},
     {"kind": "ngrams", "width": 7, "buckets": 101, "combine": "sum", "sparse": True},
-    {"kind": "character-cnn", "width": 7, "filters": [[1, 3], [11, 2]], "highways": 0},
+    {"kind": "character-cnn", "width": 7, "filters": [[1, 3], [11, 2]], "highway_layers": 0},
     {"kind": "vectors", "features": 3, "width": 7, "norm": True, "positions": "sinusoidal"},
-    {"kind": "vectors", "features": 3, "width": 7, "positions": "learned", "limit": 8},
+    {"kind": "vectors", "features": 3, "width": 7, "positions": "learned", "max_positions": 8},
 ]
 NEEDED = {"vectors": {"features": 5}}  # what only the data can say
 NAMES = sorted(registry.parts("embedder"))

@@ -11,7 +11,13 @@ from weft.embed.elmo import Elmo, ProjectedLSTM, embedder_section, network_weigh
 from weft.errors import UserError
 
 E, H = 5, 7
-SMALL = {"width": E, "character_width": 3, "filters": ((1, 3), (2, 5)), "hidden": H, "letters": 11}
+SMALL = {
+    "width": E,
+    "character_width": 3,
+    "filters": ((1, 3), (2, 5)),
+    "hidden": H,
+    "max_bytes": 11,
+}
 SENTENCE = ["the", "naïve", "cat", "sees", "it"]
 
 
@@ -191,7 +197,9 @@ def test_a_language_model_becomes_an_embedder():
 def test_options_that_make_no_sense():
     with pytest.raises(UserError, match=r"embedder 'elmo': 'hidden' should be at least 1, got 0"):
         Elmo(hidden=0)
-    with pytest.raises(UserError, match=r"embedder 'elmo': 'clip' and 'highways' should be 0 or"):
+    with pytest.raises(
+        UserError, match=r"embedder 'elmo': 'clip' and 'highway_layers' should be 0 or"
+    ):
         Elmo(clip=-1.0)
     with pytest.raises(UserError, match=r"'elmo': 'filters' should be pairs \[width, count\], got"):
         Elmo(filters=((1, 0),))

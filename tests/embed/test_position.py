@@ -20,14 +20,14 @@ def test_sinusoids_are_their_formula(width):
 
 
 def test_sinusoids_have_no_end_and_are_not_saved():
-    position = SinusoidalPositions(6, limit=5)
+    position = SinusoidalPositions(6, max_positions=5)
     assert not position.state_dict()
     torch.testing.assert_close(position(torch.zeros(1, 11, 6))[0], sinusoidal_table(11, 6))
     torch.testing.assert_close(position(torch.ones(1, 3, 6))[0], sinusoidal_table(3, 6) + 1)
 
 
 def test_learned_positions_end():
-    position = LearnedPositions(3, limit=5)
+    position = LearnedPositions(3, max_positions=5)
     x = torch.zeros(2, 4, 3)
     torch.testing.assert_close(position(x)[1], position.table[:4])
     with pytest.raises(UserError, match="6 steps, but learned positions end at 5"):

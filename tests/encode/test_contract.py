@@ -35,7 +35,7 @@ VARIANTS = [
         "heads": 2,
         "positions": "learned",
         "cls": True,
-        "limit": 11,
+        "max_positions": 11,
     },
 ]
 CASES = [{"kind": n, **SMALL.get(n, {})} for n in sorted(registry.parts("encoder"))] + VARIANTS

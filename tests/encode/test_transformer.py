@@ -84,12 +84,12 @@ def test_a_stack_is_pytorchs_stack(norm):
 def test_cls_stands_in_front_and_sees_everything():
     torch.manual_seed(1)
     net = TransformerEncoder(
-        10, hidden=10, heads=2, positions="learned", limit=11, cls=True, dropout=0.0
+        10, hidden=10, heads=2, positions="learned", max_positions=11, cls=True, dropout=0.0
     )
     x = sample()
     out = net(x)
     assert out.lengths.tolist() == [8, 2, 5]
-    assert (net.leading, net.limit) == (1, 10)
+    assert (net.leading, net.max_positions) == (1, 10)
     changed = x.data.clone()
     changed[:, 3] += torch.randn(10)
     other = net(x.with_data(changed)).data
@@ -122,10 +122,10 @@ def test_order_is_seen_through_positions_only():
 
 
 def test_how_much_it_can_read():
-    assert TransformerEncoder(3, hidden=4).limit is None
-    assert TransformerEncoder(3, hidden=4, positions="none").limit is None
-    net = TransformerEncoder(10, hidden=4, positions="learned", limit=5)
-    assert net.limit == 5
+    assert TransformerEncoder(3, hidden=4).max_positions is None
+    assert TransformerEncoder(3, hidden=4, positions="none").max_positions is None
+    net = TransformerEncoder(10, hidden=4, positions="learned", max_positions=5)
+    assert net.max_positions == 5
     with pytest.raises(UserError, match="7 steps, but learned positions end at 5"):
         net(sample())
 

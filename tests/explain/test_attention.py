@@ -214,7 +214,7 @@ def test_layers_that_are_mixed_each_have_their_share():
 @pytest.mark.parametrize("word", ["first", "last", "mean"])
 @pytest.mark.parametrize("mix", [False, True])
 def test_a_word_of_several_pieces_is_looked_at_by_all_of_them(word, mix):
-    predictor = network("tag", word=word, mix=mix)
+    predictor = network("tag", subword_pooling=word, mix=mix)
     assert "attention" in methods(predictor)
     shares = unequal(predictor) if mix else [0, 0, 0, 1]
     ((example, answer),) = answer_sentences(predictor, ["the dogs lends money"])

@@ -58,7 +58,7 @@ def gpt(tmp_path_factory):
     (folder / "a.txt").write_text("\n".join(lines) + "\n")
     values = {
         "tokenizer": {"kind": "word"}, "data.train": str(folder / "a.txt"), "task.window": 7,
-        "decoder.hidden": 12, "decoder.layers": 2, "decoder.heads": 3, "decoder.limit": 17,
+        "decoder.hidden": 12, "decoder.layers": 2, "decoder.heads": 3, "decoder.max_positions": 17,
         "train.epochs": 1, "train.batch_size": 5,
     }  # fmt: skip
     config = recipe("gpt").with_values(values, "test")

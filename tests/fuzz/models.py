@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.harness import Files, Target, register
 
 TEXTS = ["the good film 7", "a bad plot, ⟨déjà vu⟩", ""]
-SIZES = {"hidden": 8, "layers": 1, "heads": 2, "feed_forward": 12, "limit": 16}
+SIZES = {"hidden": 8, "layers": 1, "heads": 2, "feed_forward": 12, "max_positions": 16}
 LABELS = {"0": "cold", "1": "warm"}
 WORDS = ("the", "film", "was", "good", "bad", "a", "b", "c", "d", "##s", ".", ",")
 PARTS = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))

@@ -12,7 +12,7 @@ from weft.runtime import select_runtime
 
 V = 13
 SMALL = {
-    "gpt": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "limit": 7},
+    "gpt": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "max_positions": 7},
     "nnlm": {"kind": "nnlm", "width": 5, "context": 3, "hidden": 7},
     "lstm": {"kind": "rnn-lm", "width": 5, "hidden": 7, "layers": 2},
     "mask": {"kind": "bidirectional-lm", "width": 5, "hidden": 7, "by": "mask"},

@@ -25,8 +25,8 @@ def trained(name, file, folder, **changes):
 @pytest.mark.parametrize(
     "embedder",
     [
-        {"kind": "character-cnn", "width": 5, "limit": 25},
-        [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5, "limit": 25}],
+        {"kind": "character-cnn", "width": 5, "max_bytes": 25},
+        [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5, "max_bytes": 25}],
     ],
 )
 def test_words_that_are_cut_are_not_covered(tmp_path, embedder):

@@ -25,7 +25,7 @@ SMALL = {
 }  # fmt: skip
 SHAPES = {
     "gpt": {
-        "decoder.hidden": 16, "decoder.heads": 2, "decoder.layers": 1, "decoder.limit": 11,
+        "decoder.hidden": 16, "decoder.heads": 2, "decoder.layers": 1, "decoder.max_positions": 11,
         "task.window": 7,
     },
     "lstm-lm": {"decoder.width": 13, "decoder.hidden": 13, "decoder.layers": 1, "task.window": 7},

@@ -108,7 +108,7 @@ def batch(lengths, words=11):
 def sections(**task):
     return {
         "task": {"kind": "classify"} | task,
-        "embedder": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "limit": 13},
+        "embedder": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "max_positions": 13},
         "encoder": {"kind": "none"},
         "pool": {"kind": "last"},
         "head": {"kind": "linear"},

@@ -123,7 +123,7 @@ def test_running_text_keeps_its_breaks(tmp_path):
 def test_characters_of_a_running_text(tmp_path):
     changes = {
         "tokenizer": {"kind": "character"}, "task.lines": False, "task.window": 32,
-        "decoder.limit": 32, "train.epochs": 4,
+        "decoder.max_positions": 32, "train.epochs": 4,
     }  # fmt: skip
     out = trained("gpt", tmp_path, **changes)
     assert out.figures["dev"]["bits_per_character"].value < 3
@@ -354,7 +354,12 @@ def test_an_epoch_of_few_updates_is_noted(tmp_path):
 def test_the_verbs_train_evaluate_and_predict(tmp_path):
     path, run = corpus(tmp_path), tmp_path / "run"
     wanted = {"tokenizer.kind": "character", "task.lines": "false", "task.window": 16}
-    wanted |= {"decoder.limit": 16, "decoder.hidden": 12, "decoder.layers": 1, "train.epochs": 1}
+    wanted |= {
+        "decoder.max_positions": 16,
+        "decoder.hidden": 12,
+        "decoder.layers": 1,
+        "train.epochs": 1,
+    }
     sets = [word for key, value in wanted.items() for word in ("--set", f"{key}={value}")]
     done = command("train", "--recipe", "gpt", "--train", path, "-o", run, "--device", "cpu", *sets)
     assert done.status == 0, done.err

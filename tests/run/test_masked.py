@@ -25,7 +25,7 @@ from weft.train.settings import Settings
 SMALL = {
     "tokenizer.vocab_size": 400, "tokenizer.min_count": 1, "embedder.hidden": 24,
     "embedder.layers": 1,
-    "embedder.heads": 3, "embedder.limit": 32, "embedder.dropout": 0.0,
+    "embedder.heads": 3, "embedder.max_positions": 32, "embedder.dropout": 0.0,
     "embedder.attention_dropout": 0.0, "task.window": 24, "task.long_window": 32,
     "train.epochs": 1, "train.batch_size": 16, "train.threads": 1, "train.learning_rate": 0.01,
 }  # fmt: skip

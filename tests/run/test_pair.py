@@ -229,7 +229,7 @@ def test_a_network_with_a_frame_reads_each_text_or_both(kind):
     tokenizer = Word().train(["a dog is here", "the cat runs"])
     parts = {
         "embedder": {"kind": "bert", "width": 6, "layers": 2, "heads": 2,
-                     "feed_forward": 5, "limit": 16,
+                     "feed_forward": 5, "max_positions": 16,
                      "cls": 1, "sep": 2},
         "encoder": {"kind": "none"}, "pair": {"kind": kind}, "pool": {"kind": "first"},
         "head": {"kind": "linear"},

@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_told(tmp_path, changes, message):
 
 
 def test_a_target_beyond_the_decoder_is_told(tmp_path):
-    changes = {"decoder.positions": "learned", "decoder.limit": 3}
+    changes = {"decoder.positions": "learned", "decoder.max_positions": 3}
     with pytest.raises(UserError, match=r"train\.src:\d+: the target has \d tokens, .* at most 3"):
         trained("seq2seq-transformer", tmp_path, **changes)
 

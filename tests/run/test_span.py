@@ -34,7 +34,7 @@ BIDAF = {
     "pair.hidden": 13, "pair.dropout": 0.0, "head.dropout": 0.0, "train.epochs": 40,
 }  # fmt: skip
 BERT = {
-    "kind": "bert", "hidden": 34, "layers": 2, "heads": 2, "limit": 64, "dropout": 0.0,
+    "kind": "bert", "hidden": 34, "layers": 2, "heads": 2, "max_positions": 64, "dropout": 0.0,
     "attention_dropout": 0.0,
 }  # fmt: skip
 

@@ -35,10 +35,12 @@ from weft.train.settings import Settings
 
 V = 13
 DECODERS = {
-    "gpt": {"kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "limit": 7, "dropout": 0.0},
+    "gpt": {
+        "kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "max_positions": 7, "dropout": 0.0,
+    },
     "rnn-lm": {"kind": "rnn-lm", "width": 5, "hidden": 6, "ar": 0.3, "tar": 0.2},
     "elmo": {
-        "kind": "elmo", "width": 4, "hidden": 5, "filters": [[1, 3], [2, 4]], "letters": 6,
+        "kind": "elmo", "width": 4, "hidden": 5, "filters": [[1, 3], [2, 4]], "max_bytes": 6,
         "dropout": 0.0,
     },
 }  # fmt: skip
@@ -257,7 +259,7 @@ def test_decode_graphs_need_a_gpu(gpu):
     assert net.head.graphs.decoder is net.head.decoder
 
 
-BERT = {"kind": "bert", "hidden": 6, "layers": 2, "heads": 2, "limit": 11, "dropout": 0.0}
+BERT = {"kind": "bert", "hidden": 6, "layers": 2, "heads": 2, "max_positions": 11, "dropout": 0.0}
 
 
 def answering(pool="cls", two=False, **embedder):
@@ -373,7 +375,7 @@ class Crossings(TorchDispatchMode):
 def of_hidden_words(follows, rows=3, window=9):
     """A small BERT and a batch for it, on a device that computes nothing."""
     parts = {
-        "embedder": {"kind": "bert", "hidden": 8, "layers": 2, "heads": 2, "limit": window},
+        "embedder": {"kind": "bert", "hidden": 8, "layers": 2, "heads": 2, "max_positions": window},
         "encoder": {"kind": "none"},
         "pool": {"kind": "cls" if follows else "mean"},
         "head": {"kind": "masked"},

@@ -27,7 +27,7 @@ MADE = {
     "text": {"task": "classify", "frozen": True},
     "mixed": {"task": "classify", "frozen": True, "mix": True},
     "gpt": {"task": "classify", "embedder": "gpt", "frozen": True, "mix": True},
-    "words": {"task": "tag", "frozen": True, "word": "mean"},
+    "words": {"task": "tag", "frozen": True, "subword_pooling": "mean"},
     "joint": {"task": "pair-classify", "pair": "joint", "frozen": True},
     "towers": {"task": "pair-classify", "pair": "towers", "frozen": True, "mix": True},
 }

@@ -226,7 +226,7 @@ def test_cls_is_not_a_step_of_the_text():
 
 def test_vectors_that_know_their_context_have_read_the_text():
     parts = {
-        "embedder": {"kind": "bert", "hidden": 6, "layers": 1, "heads": 3, "limit": 13},
+        "embedder": {"kind": "bert", "hidden": 6, "layers": 1, "heads": 3, "max_positions": 13},
         "encoder": {"kind": "none"},
         "pool": {"kind": "cls"},
         "head": {"kind": "linear"},

@@ -16,7 +16,14 @@ PARTS = {
     "pool": {"kind": "first"},
     "head": {"kind": "linear"},
 }
-SMALL = {"kind": "bert", "hidden": 10, "layers": 3, "heads": 2, "feed_forward": 13, "limit": 17}
+SMALL = {
+    "kind": "bert",
+    "hidden": 10,
+    "layers": 3,
+    "heads": 2,
+    "feed_forward": 13,
+    "max_positions": 17,
+}
 
 
 def model(**more):
@@ -110,7 +117,7 @@ def test_what_is_frozen_for_good_stays_so():
 
 def test_a_small_change_begins_as_none_and_is_all_that_learns():
     torch.manual_seed(1)
-    bert = Bert(23, 10, 3, 2, 13, limit=17, dropout=0.0, lora=2).eval()
+    bert = Bert(23, 10, 3, 2, 13, max_positions=17, dropout=0.0, lora=2).eval()
     ids = Padded.from_rows([[3, 5, 7, 11], [2, 13]])
     before = bert(ids).data
     bert(ids).data.sum().backward()

@@ -239,7 +239,7 @@ def test_decay_leaves_biases_alone():
 
 
 def test_biases_of_two_directions_in_one_are_not_decayed():
-    net = BiLM(11, width=4, hidden=5, filters=((1, 3),), letters=6)
+    net = BiLM(11, width=4, hidden=5, filters=((1, 3),), max_bytes=6)
     (adamw,) = build_optimisers(net, Settings(weight_decay=0.1))
     free = {id(p) for p in adamw.param_groups[1]["params"]}
     layer = net.network.layers[0]

@@ -97,7 +97,7 @@ class Indexer:
     def _byte_limits(self) -> list[int | None]:
         """The byte limit of each subtoken encoder; None for no limit."""
         return [
-            getattr(getattr(make, "__self__", None), "limit", None)
+            getattr(getattr(make, "__self__", None), "max_bytes", None)
             for make in self.subtoken_encoders
         ]
 

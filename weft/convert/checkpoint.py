@@ -149,7 +149,7 @@ class Checkpoint:
         if sep == self.config.get("pad_token_id") and self.head is CLASSIFIER:
             sep = -1  # taken for padding: who answers is the token before it
         out = {"cls": cls, "sep": sep}
-        return {**out, "word": "first"} if self.head is TAG_HEAD else out
+        return {**out, "subword_pooling": "first"} if self.head is TAG_HEAD else out
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -334,7 +334,7 @@ class Checkpoint:
                 f"{self.path}: layer_norm_epsilon is {self.config['layer_norm_epsilon']}; a "
                 "language model is read where it is 1e-05."
             )
-        for name in ("attention_dropout", "cls", "sep", "word"):
+        for name in ("attention_dropout", "cls", "sep", "subword_pooling"):
             spec.pop(name, None)
         return {**spec, "tied": self.tied}
 

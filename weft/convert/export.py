@@ -98,7 +98,7 @@ def export_checkpoint(
     rows = len(state["embedders.0.table.weight"])
     made = {"architectures": [family.title + head.suffix], **family.written(spec, rows)}
     made |= _label_settings(head, config, space)
-    limit = spec["limit"]
+    limit = spec["max_positions"]
     if family is GPT2:
         written, metadata = _gpt2_tokenizer_files(tokenizer, spec)
         files = {"config.json": made | metadata, **written}
@@ -151,16 +151,16 @@ def _detect_family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family
     if spec["kind"] == "gpt":
         return GPT2
     dense = config["pool"].get("activation") if config["pool"]["kind"] == "cls" else None
-    if spec["offset"] and spec["doubled"]:
+    if spec["position_offset"] and spec["double_sep"]:
         found = ROBERTA
-    elif not spec["segments"] and not spec["offset"] and not spec["width"]:
+    elif not spec["segments"] and not spec["position_offset"] and not spec["width"]:
         found = DISTILBERT
     elif spec["width"] or dense == "gelu":
         found = ELECTRA
     else:
         found = BERT
     fixed = {name: value for name, value in found.constants.items() if spec[name] != value}
-    if fixed or (spec["offset"] and found is not ROBERTA):
+    if fixed or (spec["position_offset"] and found is not ROBERTA):
         raise UserError(f"transformers has no class for this network: a {found.title} differs.")
     if dense is not None and dense != ACTIVATION[found.kind]:
         raise UserError(
@@ -190,10 +190,10 @@ def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, A
             f"'{pool}' and '{head}'. Train it with those."
         )
     if task == "tag" and head == "tags" and len([n for n in state if "head.score" in n]) == 2:
-        if spec["word"] != "first":
+        if spec["subword_pooling"] != "first":
             raise UserError(
-                "A tagger of transformers is asked at the first piece of a word, this one reads "
-                f"its {spec['word']}. Train it with --set embedder.word=first."
+                "A tagger of transformers reads the first piece of a word, this one its "
+                f"{spec['subword_pooling']}. Train it with --set embedder.subword_pooling=first."
             )
         return TAG_HEAD
     found = {"span": SPAN_HEAD, "masked": PRETRAINING if "head.next.weight" in state else MLM_HEAD}
@@ -315,7 +315,10 @@ def _gpt2_tokenizer_files(
     spare = next((token for token in (PAD, "<pad>", "[PAD]") if token in entries), None)
     pad = spare if spec["sep"] >= 0 or spare else end
     numbers = {name: entries.index(t) if t else None for name, t in (("eos", end), ("pad", pad))}
-    metadata = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    metadata = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": spec["max_positions"],
+    }
     metadata |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
     metadata["model_input_names"] = ["input_ids", "attention_mask"]
     files = {
@@ -340,7 +343,7 @@ def _special_token_template(cls: str, sep: str, spec: Mapping[str, Any]) -> dict
         return {"Sequence": {"id": name, "type_id": kind}}
 
     single = [*put(cls, 0), text("A", 0), *put(sep, 0)]
-    twice = put(sep, 0) if spec.get("doubled") else []
+    twice = put(sep, 0) if spec.get("double_sep") else []
     ids = {t: i for t, i in ((cls, spec["cls"]), (sep, spec["sep"])) if t}
     return {
         "type": "TemplateProcessing",
@@ -384,7 +387,10 @@ def _export_lm(
         "bos_token_id": number,
         "eos_token_id": number,
     }
-    metadata = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": spec["limit"]}
+    metadata = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": spec["max_positions"],
+    }
     metadata |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
     files = {
         "config.json": made,

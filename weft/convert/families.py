@@ -58,10 +58,10 @@ class Family:
         if self.kind == "roberta":
             # Positions are counted from the one behind the padding's.
             declared = config.get("pad_token_id")
-            out["offset"] = 1 + (
+            out["position_offset"] = 1 + (
                 1 if declared is None else check_type("pad_token_id", declared, 1, where)
             )
-            out["limit"] -= out["offset"]
+            out["max_positions"] -= out["position_offset"]
         if out.get("width") == out["hidden"]:
             out["width"] = 0
         return out
@@ -77,12 +77,12 @@ class Family:
                 out[theirs] = spec["feed_forward"] or 4 * spec["hidden"]
             if ours == "width":
                 out[theirs] = spec["width"] or spec["hidden"]
-            if ours == "limit":
-                out[theirs] = spec["limit"] + spec.get("offset", 0)
+            if ours == "max_positions":
+                out[theirs] = spec["max_positions"] + spec.get("position_offset", 0)
             if ours == "dropout":
                 out[theirs] = spec["dropout"]
         if self.kind == "roberta":
-            out["pad_token_id"] = spec["offset"] - 1
+            out["pad_token_id"] = spec["position_offset"] - 1
         return out | {"dtype": "float32"}
 
     def table(self, layers: int, wide: bool = False, segments: bool = True) -> dict[str, str]:
@@ -133,7 +133,7 @@ _BERT_SETTINGS = (
     ("num_hidden_layers", "layers", 12),
     ("num_attention_heads", "heads", 12),
     ("intermediate_size", "feed_forward", 3072),
-    ("max_position_embeddings", "limit", 512),
+    ("max_position_embeddings", "max_positions", 512),
     ("type_vocab_size", "segments", 2),
     ("hidden_act", "activation", "gelu"),
     ("layer_norm_eps", "eps", 1e-12),
@@ -152,7 +152,7 @@ BERT = Family(
 )
 ROBERTA = Family(
     "roberta", "Roberta", "roberta.", "bert", _BERT_NAMES, _BERT_SETTINGS, _BERT_MUST,
-    {"doubled": True}, _POSITIONS,
+    {"double_sep": True}, _POSITIONS,
 )  # fmt: skip
 ELECTRA = Family(
     "electra", "Electra", "electra.", "bert",
@@ -179,7 +179,7 @@ DISTILBERT = Family(
         ("n_layers", "layers", 6),
         ("n_heads", "heads", 12),
         ("hidden_dim", "feed_forward", 3072),
-        ("max_position_embeddings", "limit", 512),
+        ("max_position_embeddings", "max_positions", 512),
         ("activation", "activation", "gelu"),
         ("dropout", "dropout", 0.1),
         ("attention_dropout", "attention_dropout", 0.1),
@@ -204,7 +204,7 @@ GPT2 = Family(
         ("n_layer", "layers", 12),
         ("n_head", "heads", 12),
         ("n_inner", "feed_forward", 0),
-        ("n_positions", "limit", 1024),
+        ("n_positions", "max_positions", 1024),
         ("activation_function", "activation", "gelu_new"),
         ("layer_norm_epsilon", "eps", 1e-5),
         ("resid_pdrop", "dropout", 0.1),

@@ -25,12 +25,12 @@ class Bert(TransformerEmbedder):
     """A bidirectional Transformer, each block with its layer norm behind (post-norm).
 
     With fewer `segments` than two it does not tell the texts of a pair apart by a table
-    (DistilBERT has none, RoBERTa one). `offset` is the first row of the position table that is used
-    (RoBERTa: 2), `width` that of the tables where it is another (ELECTRA). `cls` and `sep` are the
-    ids around a text; `doubled` puts two `sep` between two texts (RoBERTa). With `mix` all layers
-    are mixed by learned weights, as ELMo does; `frozen` weights are not learned, and dropout is on
-    what comes out alone. With `lora` they are not either, but a change of that rank to each query
-    and value matrix is.
+    (DistilBERT has none, RoBERTa one). `position_offset` is the first row of the position table in
+    use (RoBERTa: 2), `width` the embedding width if it is not the hidden width (ELECTRA). `cls` and
+    `sep` are the ids around a text; `double_sep` puts two `sep` between two texts (RoBERTa). With
+    `mix` all layers are mixed by learned weights, as in ELMo. `frozen` weights are not trained, and
+    dropout applies to the output alone. With `lora` only a change of that rank to each query and
+    value matrix is trained.
 
     With train.precision = "bf16" the sum that runs through the blocks is in half precision too;
     norms and softmax compute in single precision, and weights and their gradients stay in it.
@@ -43,9 +43,9 @@ class Bert(TransformerEmbedder):
         layers: int = 4,
         heads: int = 4,
         feed_forward: int = 0,
-        limit: int = 512,
+        max_positions: int = 512,
         segments: int = 2,
-        offset: int = 0,
+        position_offset: int = 0,
         width: int = 0,
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
         eps: float = 1e-12,
@@ -53,8 +53,8 @@ class Bert(TransformerEmbedder):
         attention_dropout: float = 0.1,
         cls: int = SPECIALS.index(CLS),
         sep: int = SPECIALS.index(SEP),
-        doubled: bool = False,
-        word: SubwordPooling = "first",
+        double_sep: bool = False,
+        subword_pooling: SubwordPooling = "first",
         mix: bool = False,
         frozen: bool = False,
         lora: int = 0,
@@ -62,19 +62,23 @@ class Bert(TransformerEmbedder):
     ):
         super().__init__()
         where = "embedder 'bert'"
-        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
-        if min(segments, offset, width, feed_forward, lora) < 0:
+        check_sizes(
+            where, dropout, hidden=hidden, layers=layers, heads=heads, max_positions=max_positions
+        )
+        if min(segments, position_offset, width, feed_forward, lora) < 0:
             raise UserError(
-                f"{where}: segments, offset, width, feed_forward and lora should be 0 or more."
+                f"{where}: segments, position_offset, width, feed_forward and lora should be 0 "
+                "or more."
             )
         if lora and frozen:
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
         wide = width or hidden
-        self.output_size, self.limit, self.offset = hidden, limit, offset
-        self.frame = SpecialTokens((cls,), (sep,), (sep, sep) if doubled else (sep,))
-        self.word, self.model, self.frozen = word, model, frozen
+        self.output_size = hidden
+        self.max_positions, self.position_offset = max_positions, position_offset
+        self.frame = SpecialTokens((cls,), (sep,), (sep, sep) if double_sep else (sep,))
+        self.subword_pooling, self.model, self.frozen = subword_pooling, model, frozen
         self.table = nn.Embedding(vocabulary_size, wide)
-        self.positions = nn.Embedding(limit + offset, wide)
+        self.positions = nn.Embedding(max_positions + position_offset, wide)
         self.segments = nn.Embedding(segments, wide) if segments else None
         self.norm = nn.LayerNorm(wide, eps)
         self.dropout = nn.Dropout(dropout)
@@ -137,7 +141,7 @@ class Bert(TransformerEmbedder):
         self, ids: Tensor, positions: Tensor, kinds: Tensor | None, kind: torch.dtype | None = None
     ) -> Tensor:
         """Sum word, position and segment embeddings; `kinds` is None where all segments are 0."""
-        parts = [self.table(ids), self.positions(positions + self.offset)]
+        parts = [self.table(ids), self.positions(positions + self.position_offset)]
         if self.segments is not None:
             # No embedding lookup: with so few rows a GPU would sum the gradient one by one.
             table = self.segments.weight

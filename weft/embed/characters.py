@@ -23,12 +23,12 @@ WORDS_PER_CHUNK = 1024  # words of about the same length that are read at once
 
 
 @lru_cache(maxsize=200_000)
-def encode_word(word: str, limit: int = 50) -> list[int]:
-    """Begin mark, at most `limit` UTF-8 bytes, end mark, as in ELMo.
+def encode_word(word: str, max_bytes: int = 50) -> list[int]:
+    """Begin mark, at most `max_bytes` UTF-8 bytes, end mark, as in ELMo.
 
     The list is cached and shared between callers: do not modify it.
     """
-    letters = word.encode("utf-8", "surrogatepass")[:limit]
+    letters = word.encode("utf-8", "surrogatepass")[:max_bytes]
     return [BEGIN_WORD, *(byte + 1 for byte in letters), END_WORD]
 
 
@@ -66,14 +66,14 @@ class CharacterEmbedder(nn.Module):
     """
 
     output_size: int
-    limit: int  # bytes of a word that are read
+    max_bytes: int  # bytes of a word that are read
     # In training too, embed each distinct word once, with one dropout mask. CPU only: on a GPU
     # the number of distinct words would need a synchronisation.
     dedupe_in_training = False
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the byte ids of each token, from 1; 0 is padding."""
-        return [encode_word(word, self.limit) for word in words]
+        return [encode_word(word, self.max_bytes) for word in words]
 
     def embed_words(self, spelled: Tensor) -> Tensor:
         """Embed the byte ids (M, W) of words as vectors (M, E)."""
@@ -120,19 +120,21 @@ class CharacterCNN(CharacterEmbedder):
         width: int = 100,
         character_width: int = 16,
         filters: tuple[tuple[int, ...], ...] = ((1, 32), (2, 32), (3, 64), (4, 128)),
-        highways: int = 2,
+        highway_layers: int = 2,
         activation: Activation = "relu",
         dropout: float = 0.0,
-        limit: int = 50,
+        max_bytes: int = 50,
     ):
         super().__init__()
         where = "embedder 'character-cnn'"
-        check_sizes(where, dropout, width=width, character_width=character_width, limit=limit)
+        check_sizes(
+            where, dropout, width=width, character_width=character_width, max_bytes=max_bytes
+        )
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
             pairs = [list(pair) for pair in filters]
             raise UserError(f"{where}: 'filters' should be pairs [width, count], got {pairs}.")
         self.output_size = width
-        self.limit = limit
+        self.max_bytes = max_bytes
         self.table = nn.Embedding(NUM_SYMBOLS, character_width, padding_idx=0)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(character_width, count, window) for window, count in filters
@@ -140,7 +142,7 @@ class CharacterCNN(CharacterEmbedder):
         self.widest = max(window for window, _ in filters)
         total = sum(count for _, count in filters)
         self.activation = ACTIVATIONS[activation]()
-        self.highway = Highway(total, highways)
+        self.highway = Highway(total, highway_layers)
         self.project = nn.Linear(total, width)
         self.dropout = nn.Dropout(dropout)
 
@@ -172,14 +174,14 @@ class CharacterLSTM(CharacterEmbedder):
         character_width: int = 16,
         hidden: int = 50,
         dropout: float = 0.0,
-        limit: int = 50,
+        max_bytes: int = 50,
     ):
         super().__init__()
         where = "embedder 'character-lstm'"
         sizes = {"width": width, "character_width": character_width, "hidden": hidden}
-        check_sizes(where, dropout, limit=limit, **sizes)
+        check_sizes(where, dropout, max_bytes=max_bytes, **sizes)
         self.output_size = width
-        self.limit = limit
+        self.max_bytes = max_bytes
         self.table = nn.Embedding(NUM_SYMBOLS, character_width, padding_idx=0)
         self.forwards = nn.LSTM(character_width, hidden, batch_first=True)
         self.backwards = nn.LSTM(character_width, hidden, batch_first=True)

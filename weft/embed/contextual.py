@@ -56,14 +56,15 @@ class Contextual(nn.Module):
     """An embedder whose vector of a token depends on all the others.
 
     Its input is token ids within the special tokens of its `frame`, or words with their subword
-    ids. Words get one vector each: that of the first or last subword, or the mean of all (`word`).
+    ids. Words get one vector each: that of the first or last subword, or the mean of all
+    (`subword_pooling`).
     `model` names the source of its weights; the constructor never opens it, the caller does.
     """
 
     output_size: int
-    limit: int | None  # maximum steps, special tokens included
+    max_positions: int | None  # maximum steps, special tokens included
     frame: SpecialTokens
-    word: SubwordPooling
+    subword_pooling: SubwordPooling
     mix: ScalarMix | None
     subwords = True  # needs the subwords of words
     model: str
@@ -153,12 +154,12 @@ class Contextual(nn.Module):
 
     def _pool_subwords(self, states: Tensor, first: Tensor, count: Tensor) -> Tensor:
         """Pool subword states into one vector per word (B, T, H)."""
-        if self.word == "mean":
+        if self.subword_pooling == "mean":
             padded = torch.cat([states.new_zeros(len(states), 1, states.shape[2]), states], 1)
             sums = padded.float().cumsum(1)
             end = _gather_steps(sums, first + count) - _gather_steps(sums, first)
             return (end / count.clamp(min=1)[..., None]).to(states.dtype)
-        chosen = first if self.word == "first" else first + count - 1
+        chosen = first if self.subword_pooling == "first" else first + count - 1
         return _gather_steps(states, chosen.clamp(0, states.shape[1] - 1))
 
 
@@ -211,9 +212,9 @@ class TransformerEmbedder(Contextual):
 
     def _check_length(self, x: Padded) -> None:
         steps = x.data.shape[1]
-        if self.limit is not None and steps > self.limit:
+        if self.max_positions is not None and steps > self.max_positions:
             raise UserError(
-                f"A text of {steps} tokens, but this model reads at most {self.limit}. Set "
+                f"A text of {steps} tokens, but this model reads at most {self.max_positions}. Set "
                 "data.truncate to head, tail, head+tail or windows."
             )
 

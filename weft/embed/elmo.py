@@ -25,8 +25,8 @@ NETWORK_OPTIONS = (
     "width",
     "character_width",
     "filters",
-    "highways",
-    "letters",
+    "highway_layers",
+    "max_bytes",
     "hidden",
     "layers",
     "clip",
@@ -108,23 +108,25 @@ class BiLMNetwork(nn.Module):
         width: int,
         character_width: int,
         filters: Filters,
-        highways: int,
-        letters: int,
+        highway_layers: int,
+        max_bytes: int,
         hidden: int,
         layers: int,
         clip: float,
         dropout: float = 0.0,
     ):
         super().__init__()
-        sizes = {"width": width, "character_width": character_width, "letters": letters}
+        sizes = {"width": width, "character_width": character_width, "max_bytes": max_bytes}
         check_sizes(where, dropout, hidden=hidden, layers=layers, **sizes)
-        if clip < 0 or highways < 0:
-            raise UserError(f"{where}: 'clip' and 'highways' should be 0 or more.")
+        if clip < 0 or highway_layers < 0:
+            raise UserError(f"{where}: 'clip' and 'highway_layers' should be 0 or more.")
         if not filters or any(len(pair) != 2 or min(pair) < 1 for pair in filters):
             pairs = [list(pair) for pair in filters]
             raise UserError(f"{where}: 'filters' should be pairs [width, count], got {pairs}.")
         self.width, self.hidden = width, hidden
-        self.characters = CharacterCNN(width, character_width, filters, highways, limit=letters)
+        self.characters = CharacterCNN(
+            width, character_width, filters, highway_layers, max_bytes=max_bytes
+        )
         self.characters.dedupe_in_training = True  # there is no dropout in it, so nothing is lost
         self.layers = nn.ModuleList(ProjectedLSTM(width, hidden, clip) for _ in range(layers))
         self.dropout = dropout
@@ -212,8 +214,8 @@ class Elmo(nn.Module):
         width: int = 256,
         character_width: int = 16,
         filters: tuple[tuple[int, ...], ...] = SMALL_FILTERS,
-        highways: int = 2,
-        letters: int = 50,
+        highway_layers: int = 2,
+        max_bytes: int = 50,
         hidden: int = 1024,
         layers: int = 2,
         clip: float = 3.0,
@@ -227,9 +229,9 @@ class Elmo(nn.Module):
         where = "embedder 'elmo'"
         check_sizes(where, dropout)
         self.network = BiLMNetwork(
-            where, width, character_width, filters, highways, letters, hidden, layers, clip
+            where, width, character_width, filters, highway_layers, max_bytes, hidden, layers, clip
         )
-        self.output_size, self.limit, self.norm = 2 * width, letters, norm
+        self.output_size, self.max_bytes, self.norm = 2 * width, max_bytes, norm
         self.frozen, self.model = frozen, model
         self.mix = ScalarMix(layers + 1) if mix else None
         self.dropout = nn.Dropout(dropout)

@@ -32,22 +32,22 @@ class FeatureEmbedder(nn.Module):
         dropout: float = 0.0,
         norm: bool = False,
         positions: Literal["none", "sinusoidal", "learned"] = "none",
-        limit: int = 512,
+        max_positions: int = 512,
     ):
         super().__init__()
         where = "embedder 'vectors'"
         if features < 1:
             raise UserError(f"{where}: 'features' should be 1 or more here, got {features}.")
-        check_sizes(where, dropout, width=width, limit=limit)
+        check_sizes(where, dropout, width=width, max_positions=max_positions)
         self.features, self.output_size = features, width
-        self.limit = limit if positions == "learned" else None
+        self.max_positions = max_positions if positions == "learned" else None
         self.norm = nn.LayerNorm(features) if norm else nn.Identity()
         self.enter = nn.Linear(features, width)
         self.positions: nn.Module = nn.Identity()
         if positions != "none":
             self.positions = (
                 SinusoidalPositions if positions == "sinusoidal" else LearnedPositions
-            )(width, limit)
+            )(width, max_positions)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Padded) -> Padded:

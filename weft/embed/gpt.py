@@ -39,14 +39,14 @@ class Gpt(TransformerEmbedder):
         layers: int = 6,
         heads: int = 6,
         feed_forward: int = 0,
-        limit: int = 256,
+        max_positions: int = 256,
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu-tanh",
         eps: float = 1e-5,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         cls: int = -1,
         sep: int = -1,
-        word: SubwordPooling = "last",
+        subword_pooling: SubwordPooling = "last",
         mix: bool = False,
         frozen: bool = False,
         lora: int = 0,
@@ -54,17 +54,19 @@ class Gpt(TransformerEmbedder):
     ):
         super().__init__()
         where = "embedder 'gpt'"
-        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(
+            where, dropout, hidden=hidden, layers=layers, heads=heads, max_positions=max_positions
+        )
         if min(feed_forward, lora) < 0:
             raise UserError(f"{where}: feed_forward and lora should be 0 or more.")
         if lora and frozen:
             raise UserError(f"{where}: with 'frozen' nothing is learned, with 'lora' a little is.")
-        self.output_size, self.limit = hidden, limit
+        self.output_size, self.max_positions = hidden, max_positions
         before, after = ((i,) if i >= 0 else () for i in (cls, sep))
         self.frame = SpecialTokens(before, after, after)
-        self.word, self.model, self.frozen = word, model, frozen
+        self.subword_pooling, self.model, self.frozen = subword_pooling, model, frozen
         self.table = nn.Embedding(vocabulary_size, hidden)
-        self.positions = nn.Embedding(limit, hidden)
+        self.positions = nn.Embedding(max_positions, hidden)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             TransformerBlock(

@@ -24,14 +24,14 @@ def sinusoidal_table(steps: int, width: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Adds fixed sinusoids; any length works. Rows up to `limit` are computed once."""
+    """Adds fixed sinusoids; any length works. Rows up to `max_positions` are computed once."""
 
     table: Tensor
 
-    def __init__(self, width: int, limit: int = 512):
+    def __init__(self, width: int, max_positions: int = 512):
         super().__init__()
-        self.limit: int | None = None
-        self.register_buffer("table", sinusoidal_table(limit, width), persistent=False)
+        self.max_positions: int | None = None
+        self.register_buffer("table", sinusoidal_table(max_positions, width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         steps = x.shape[1]
@@ -42,12 +42,12 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Adds a trained row per position; raises on sequences longer than `limit`."""
+    """Adds a trained row per position; raises on sequences longer than `max_positions`."""
 
-    def __init__(self, width: int, limit: int = 512):
+    def __init__(self, width: int, max_positions: int = 512):
         super().__init__()
-        self.limit: int | None = limit
-        self.table = nn.Parameter(torch.empty(limit, width))
+        self.max_positions: int | None = max_positions
+        self.table = nn.Parameter(torch.empty(max_positions, width))
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,6 +55,6 @@ class LearnedPositions(nn.Module):
         if steps > len(self.table):
             raise UserError(
                 f"A sequence of {steps} steps, but learned positions end at {len(self.table)}. "
-                "Raise 'limit', use positions = \"sinusoidal\", or truncate."
+                "Raise 'max_positions', use positions = \"sinusoidal\", or truncate."
             )
         return x + self.table[:steps]

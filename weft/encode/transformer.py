@@ -22,11 +22,11 @@ class TransformerEncoder(nn.Module):
     """A stack of self-attention blocks over positions.
 
     `feed_forward` is the inner width of the feed-forward networks, 4·hidden if 0. With `cls` a
-    learned [CLS] step is put first, `leading` steps in all, for the pool "first" to read. `limit`
-    bounds learned positions, [CLS] included; the attribute is how many tokens can be read, None
-    for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of the sinusoids.
-    Dropout is where the paper has it, after each part and on the sum of words and positions; with
-    `inner_dropout` on the attention weights and inside the feed-forward networks as well.
+    learned [CLS] step is put first, `leading` steps in all, for the pool "first" to read.
+    `max_positions` bounds learned positions, [CLS] included; the attribute is how many tokens can
+    be read, None for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of
+    the sinusoids. Dropout is where the paper has it, after each part and on the sum of words and
+    positions; with `inner_dropout` on attention weights and inside feed-forward layers as well.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TransformerEncoder(nn.Module):
         feed_forward: int = 0,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal",
-        limit: int = 512,
+        max_positions: int = 512,
         cls: bool = False,
         dropout: float = 0.1,
         activation: Literal["gelu", "relu"] = "gelu",
@@ -46,21 +46,23 @@ class TransformerEncoder(nn.Module):
     ):
         super().__init__()
         where = "encoder 'transformer'"
-        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(
+            where, dropout, hidden=hidden, layers=layers, heads=heads, max_positions=max_positions
+        )
         if feed_forward < 0:
             raise UserError(
                 f"{where}: 'feed_forward' should be 0 (4 times hidden) or more, got {feed_forward}."
             )
         self.output_size = hidden
         self.leading = int(cls)
-        self.limit = limit - self.leading if positions == "learned" else None
+        self.max_positions = max_positions - self.leading if positions == "learned" else None
         same = input_size == hidden
         self.enter = nn.Identity() if same else nn.Linear(input_size, hidden)
         self.cls = nn.Parameter(torch.randn(hidden) * 0.02) if cls else None
         self.positions: nn.Module = nn.Identity()
         if positions != "none":
             kind = SinusoidalPositions if positions == "sinusoidal" else LearnedPositions
-            self.positions = kind(hidden, limit)
+            self.positions = kind(hidden, max_positions)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             TransformerBlock(

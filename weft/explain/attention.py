@@ -290,9 +290,9 @@ def word_rollout(network: Any, given: Padded) -> Tensor:
     words = torch.arange(given.data.shape[1], device=owners.device)
     inside = (owners[:, None] == words[:, None]).float()  # (B, T, S)
     read = inside / inside.sum(2, keepdim=True).clamp(min=1)
-    if network.word != "mean":  # the vector of a word is that of one of its pieces
+    if network.subword_pooling != "mean":  # the vector of a word is that of one of its pieces
         count = inside.cumsum(2)
-        chosen = count == (1 if network.word == "first" else count.amax(2, keepdim=True))
+        chosen = count == (1 if network.subword_pooling == "first" else count.amax(2, keepdim=True))
         read = inside * chosen
     return read @ flow @ inside.transpose(1, 2)
 

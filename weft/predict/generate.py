@@ -124,7 +124,7 @@ class Generator:
                 "This language model reads a word from both of its sides, so it cannot write one "
                 "after the other. Use a model that reads from the left: kneser-ney, lstm-lm, gpt."
             )
-        limit = head.decoder.limit
+        limit = head.decoder.max_positions
         # Of positions that no training piece had, nothing was learned.
         own = pack_if_possible(head.decoder)
         self.continuing = PromptContinuation(own, None if limit is None else head.window)

@@ -438,7 +438,7 @@ def make_indexer(
 
     Where nothing limits the tokens, `characters` of a text are read; of running text all are.
     """
-    limits = [n for n in (limit or None, model.limit) if n is not None]
+    limits = [n for n in (limit or None, model.max_positions) if n is not None]
     most = min(limits, default=None)
     return Indexer(
         tokenizer, model.subtoken_encoders, most, policy, model.needs_full_sentence, cuts,

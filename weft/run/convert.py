@@ -148,9 +148,12 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
             in expand_names(checkpoint.head.names[checkpoint.family.kind]).values()
         )
         # A model that reads less than usual is also asked less at a time.
-        window = min(128, checkpoint.embedder["limit"])
+        window = min(128, checkpoint.embedder["max_positions"])
         message = {"kind": "masked", "next_sentence": follows, "window": window}
-        return {**message, "long_window": max(window, min(512, checkpoint.embedder["limit"]))}, {
+        return {
+            **message,
+            "long_window": max(window, min(512, checkpoint.embedder["max_positions"])),
+        }, {
             "tokenizer": json.loads(checkpoint.tokenizer.to_json()),
             "next": follows,
         }

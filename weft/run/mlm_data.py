@@ -53,12 +53,12 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
 def training_documents(run: "NeuralRun", model: Model) -> Documents:
     """Return the training documents; raise UserError if there are too few."""
     task: Any = run.task
-    limit = model.limit
+    limit = model.max_positions
     if limit is not None and task.longest > limit:
         name = "window" if task.window > limit else "long_window"
         raise UserError(
             f"task.{name} is {getattr(task, name)}, but the model reads at most {limit} tokens. "
-            "Lower it, or raise embedder.limit."
+            "Lower it, or raise embedder.max_positions."
         )
     found = tokenise_documents(run, run.splits.train, "train")
     assert found is not None

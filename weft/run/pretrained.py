@@ -30,7 +30,7 @@ PRETRAINED = "pretrained"
 OVERRIDABLE = (
     "dropout",
     "attention_dropout",
-    "word",
+    "subword_pooling",
     "mix",
     "frozen",
     "lora",
@@ -38,7 +38,15 @@ OVERRIDABLE = (
     "cls",
     "sep",
 )
-DECODER_OPTIONS = ("hidden", "layers", "heads", "feed_forward", "limit", "activation", "dropout")
+DECODER_OPTIONS = (
+    "hidden",
+    "layers",
+    "heads",
+    "feed_forward",
+    "max_positions",
+    "activation",
+    "dropout",
+)
 DECODER_PREFIX = "head.decoder."
 # From this rate on, a network this large may forget its pre-training.
 HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000

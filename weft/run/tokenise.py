@@ -182,12 +182,12 @@ class SplitTokeniser:
         return self.index.rows([example.text for example in given], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
-        most = getattr(getattr(self.model.head, "decoder", None), "limit", None) or math.inf
+        most = getattr(getattr(self.model.head, "decoder", None), "max_positions", None) or math.inf
         for example, target in chunk if most < math.inf else ():
             if len(target) > most:
                 raise UserError(
                     f"{example.where}: the target has {len(target)} tokens, and the decoder "
-                    f"writes at most {most}. Shorten it, or raise decoder.limit."
+                    f"writes at most {most}. Shorten it, or raise decoder.max_positions."
                 )
 
 

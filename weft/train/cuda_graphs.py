@@ -133,7 +133,7 @@ class CapturedTrainStep:
             if len(group) > 1 or state.micro_batches > 1 or starts or state.speedup_failure:
                 return self.update(group, count)
             return self._run_captured(
-                _pad_to_multiple(batch, self.multiple, state.model.limit), count
+                _pad_to_multiple(batch, self.multiple, state.model.max_positions), count
             )
 
     def _run_captured(self, batch: LabelledBatch, count: int) -> tuple[Tensor, Tensor]:

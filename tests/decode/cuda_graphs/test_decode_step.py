@@ -147,7 +147,9 @@ def prompted(decoder, ids):
     return decoder.carry(rows, state).state
 
 
-@pytest.mark.parametrize("build", [lambda: GPT(V, H, 2, N, limit=29), lambda: RecurrentLM(V, 5)])
+@pytest.mark.parametrize(
+    "build", [lambda: GPT(V, H, 2, N, max_positions=29), lambda: RecurrentLM(V, 5)]
+)
 @pytest.mark.parametrize("settings", [WAYS[0], WAYS[3]], ids=lambda s: s.method)
 def test_language_models_go_on_from_a_prompt(build, settings):
     decoder, capture = made(build), Counted()
@@ -168,7 +170,7 @@ def test_language_models_go_on_from_a_prompt(build, settings):
 
 
 def test_two_streams_do_not_disturb_each_other():
-    decoder = made(lambda: GPT(V, H, 2, N, limit=29))
+    decoder = made(lambda: GPT(V, H, 2, N, max_positions=29))
     graphs, settings = (
         DecodeGraphs(decoder, Counted()),
         replace(WAYS[3], num_samples=1, check_every=1),
@@ -196,7 +198,7 @@ def test_two_streams_do_not_disturb_each_other():
 
 
 def test_where_graphs_cannot_be():
-    decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
+    decoder, capture = made(lambda: GPT(V, H, 2, N, max_positions=29)), Counted()
     graphs = DecodeGraphs(decoder, capture)
 
     def faster(settings=WAYS[0], rules=NO_CONSTRAINTS):
@@ -315,7 +317,7 @@ def test_steps_read_matrices_side_by_side_and_the_weights_themselves():
 
 
 def test_positions_grow_with_the_search():
-    decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, limit=5))
+    decoder = made(lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, max_positions=5))
     graphs, settings = (
         DecodeGraphs(decoder, Counted()),
         SearchSettings(method="greedy", max_length=5),
@@ -389,7 +391,7 @@ def test_a_shape_that_keeps_coming_is_compiled(compiler, monkeypatch):
 @pytest.mark.parametrize("kind", ["transformer", "gpt"])
 def test_a_compiler_sees_the_whole_step(kind, settings):
     """Without a break, which would be an error here: a break costs more than it saves."""
-    decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
+    decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, max_positions=29)))
     rules, found = Constraints(forbidden=[5, 6], minimum=[2] * 3), []
     if kind == "gpt":
         state, rows = decoder.prefill(memory_of_ids(), decoder.start(3))[1], 3
@@ -445,7 +447,7 @@ def test_an_answer_is_written_by_graphs_where_there_are_any():
 @pytest.mark.parametrize(("limit", "graphed"), [(13, True), (40, False)])
 def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed):
     """A text that outgrows what the model sees is read again from its middle, step by step."""
-    decoder, capture = made(lambda: GPT(V, H, 2, N, limit=29)), Counted()
+    decoder, capture = made(lambda: GPT(V, H, 2, N, max_positions=29)), Counted()
     writer = Generator.__new__(Generator)
     head = SimpleNamespace(graphs=None)
     writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))

@@ -13,7 +13,7 @@ LENGTHS = [3, 2, 7]
 
 def build(**options):
     torch.manual_seed(1)
-    options = {"width": E, "hidden": H, "layers": 2, "kernel": K, "limit": 5, **options}
+    options = {"width": E, "hidden": H, "layers": 2, "kernel": K, "max_positions": 5, **options}
     decoder = ConvolutionalDecoder(V, M, **options).eval()
     for module in decoder.modules():
         if isinstance(

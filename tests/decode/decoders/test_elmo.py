@@ -22,7 +22,7 @@ TEXTS = [["the", "cat", "sees"], ["It", "ends"], ["a", "naïve", "zebra", "ends"
 def decoder(seed=0, **options):
     torch.manual_seed(seed)
     small = {"width": 5, "hidden": 7, "filters": ((1, 3), (2, 5)), "character_width": 3}
-    return BiLM(V, **{**small, "letters": 6, "dropout": 0.0, **options})
+    return BiLM(V, **{**small, "max_bytes": 6, "dropout": 0.0, **options})
 
 
 def stream(model):

@@ -195,7 +195,7 @@ def test_a_source_is_read_into_an_unmoved_past(kernel, settings):
 
 @pytest.mark.parametrize("settings", [WAYS[0], WAYS[1], WAYS[3]], ids=lambda s: s.method)
 def test_prompts_go_on_over_an_unmoved_past(kernel, settings):
-    decoder = made(lambda: GPT(V, H, 2, N, limit=29))
+    decoder = made(lambda: GPT(V, H, 2, N, max_positions=29))
     graphs = DecodeGraphs(decoder, Counted())
     for length in (1, 5, 3):
         ids = torch.randint(4, V, (2, length), generator=torch.Generator().manual_seed(length))
@@ -219,7 +219,7 @@ def test_a_compiled_step_over_an_unmoved_past(kernel, monkeypatch, kind, setting
         "compile",
         lambda step, options, **how: compiled(step, backend="aot_eager", **how),
     )
-    decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, limit=29)))
+    decoder = made(DECODERS.get(kind, lambda: GPT(V, H, 2, N, max_positions=29)))
     graphs = DecodeGraphs(decoder, Counted(), compiled=True)
     ids = torch.tensor([[4, 5, 6], [7, 8, 9], [5, 5, 4]])
 

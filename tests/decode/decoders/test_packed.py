@@ -23,8 +23,8 @@ BOS, EOS = 2, 3
 SHAPES = [
     {},
     {"norm": "post", "activation": "gelu", "tied": False},
-    {"positions": "learned", "limit": 29, "heads": 1, "feed_forward": 5},
-    {"activation": "gelu-tanh", "layers": 1, "limit": 3},
+    {"positions": "learned", "max_positions": 29, "heads": 1, "feed_forward": 5},
+    {"activation": "gelu-tanh", "layers": 1, "max_positions": 3},
 ]
 WAYS = {
     "beam": SearchSettings(num_beams=3, num_return=3, max_length=23),
@@ -169,7 +169,7 @@ def test_rows_are_weighed_in_pieces(monkeypatch, rows):
 
 
 def test_a_language_model_after_prompts():
-    gpt = shaken(GPT(V, H, 2, N, 7, limit=31))
+    gpt = shaken(GPT(V, H, 2, N, 7, max_positions=31))
     ready = pack_if_possible(gpt)
     prompts = Padded(torch.randint(1, V, (3, 4)), torch.tensor([4, 1, 3]))
     _, ours = ready.prefill(prompts, ready.start(3))

@@ -26,8 +26,8 @@ from weft.decode.search.search import NO_CONSTRAINTS
 from weft.decode.search.settings import SearchSettings
 
 MADE = {
-    "gpt": lambda: GPT(V, H, 3, N, limit=29),
-    "untied": lambda: GPT(V, H, 2, N, limit=29, tied=False, activation="gelu"),
+    "gpt": lambda: GPT(V, H, 3, N, max_positions=29),
+    "untied": lambda: GPT(V, H, 2, N, max_positions=29, tied=False, activation="gelu"),
     "before": lambda: Seq2SeqTransformerDecoder(
         V, M, H, 3, N, 7, norm="pre", activation="gelu-tanh"
     ),

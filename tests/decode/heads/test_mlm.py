@@ -19,8 +19,8 @@ from weft.tokens.special_tokens import SpecialTokens
 
 V, MASK, WINDOW = 53, 6, 23
 PARTS = {
-    "embedder": {"kind": "bert", "hidden": 12, "layers": 2, "heads": 3, "limit": 29, "dropout": 0.0,
-                 "attention_dropout": 0.0},
+    "embedder": {"kind": "bert", "hidden": 12, "layers": 2, "heads": 3, "max_positions": 29,
+                 "dropout": 0.0, "attention_dropout": 0.0},
     "encoder": {"kind": "none"},
     "pool": {"kind": "cls"},
     "head": {"kind": "masked"},

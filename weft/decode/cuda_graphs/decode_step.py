@@ -116,7 +116,7 @@ class DecodeGraphs:
         decoder = self._refreshed_decoder()
         if hasattr(decoder, "with_static_cache"):
             static = decoder.with_static_cache(state, steps, self._beams(decoder, settings))
-        elif self.decoder.limit is not None and steps > self.decoder.limit:
+        elif self.decoder.max_positions is not None and steps > self.decoder.max_positions:
             static = None
         if static is None:
             return eager

@@ -118,18 +118,18 @@ class ConvolutionalDecoder(nn.Module):
         hidden: int = 256,
         layers: int = 4,
         kernel: int = 3,
-        limit: int = 1024,
+        max_positions: int = 1024,
         dropout: float = 0.1,
         tied: bool = False,
     ):
         super().__init__()
         sizes = {"width": width, "hidden": hidden, "layers": layers, "kernel": kernel}
-        check_sizes("decoder 'cnn'", dropout, limit=limit, **sizes)
-        self.limit: int | None = limit
+        check_sizes("decoder 'cnn'", dropout, max_positions=max_positions, **sizes)
+        self.max_positions: int | None = max_positions
         self.hidden_size = width
         self.past = (kernel - 1, hidden)
         self.words = OutputLayer(vocabulary_size, width, width, tied)
-        self.positions = LearnedPositions(width, limit)
+        self.positions = LearnedPositions(width, max_positions)
         nn.init.normal_(self.positions.table, std=0.1)
         kept = 1 - dropout
         self.enter = WeightNormConv(width, hidden, gain=kept)
@@ -212,7 +212,7 @@ class ConvolutionalDecoder(nn.Module):
 
     def _position_vectors(self, position: Tensor, steps: int) -> Tensor:
         """Return the vectors of the next positions, (B, T, E)."""
-        # Checked on the host only, to avoid synchronising; on a device the caller keeps to `limit`.
+        # Checked on the host only, to avoid synchronising; on a device the caller checks it.
         if (
             position.is_cpu
             and len(position)
@@ -220,6 +220,7 @@ class ConvolutionalDecoder(nn.Module):
         ):
             raise UserError(
                 f"A sequence has {int(position.max()) + steps} steps, but the positions of decoder "
-                f"'cnn' end at {len(self.positions.table)}. Raise decoder.limit, or truncate."
+                f"'cnn' end at {len(self.positions.table)}. Raise decoder.max_positions, or "
+                "truncate."
             )
         return self.positions.table[position[:, None] + torch.arange(steps, device=position.device)]

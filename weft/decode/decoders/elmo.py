@@ -34,7 +34,7 @@ class BiLM(nn.Module):
 
     causal, reads_source = True, False
     has_backward_lm = True
-    limit: int | None = None
+    max_positions: int | None = None
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class BiLM(nn.Module):
         width: int = 256,
         character_width: int = 16,
         filters: tuple[tuple[int, ...], ...] = SMALL_FILTERS,
-        highways: int = 2,
-        letters: int = 50,
+        highway_layers: int = 2,
+        max_bytes: int = 50,
         hidden: int = 1024,
         layers: int = 2,
         clip: float = 3.0,
@@ -56,11 +56,12 @@ class BiLM(nn.Module):
         if samples < 0:
             raise UserError(f"{where}: 'samples' should be 0 or more, got {samples}.")
         self.network = BiLMNetwork(
-            where, width, character_width, filters, highways, letters, hidden, layers, clip, dropout
-        )
+            where, width, character_width, filters, highway_layers, max_bytes, hidden, layers, clip,
+            dropout,
+        )  # fmt: skip
         self.words = OutputLayer(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
         self.dropout, self.samples, self.model = nn.Dropout(dropout), samples, model
-        self.widest = letters + 2  # bytes of a word, with its begin and end marks
+        self.widest = max_bytes + 2  # bytes of a word, with its begin and end marks
         self.spellings: Tensor
         self.register_buffer("spellings", torch.zeros(vocabulary_size, self.widest).short())
         self.set_vocabulary([str(i) for i in range(vocabulary_size)])  # until the vocabulary is set

@@ -38,7 +38,7 @@ class FeedForwardLM(nn.Module):
     """
 
     causal, reads_source = True, False
-    limit: int | None = None
+    max_positions: int | None = None
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class RecurrentLM(nn.Module):
     """
 
     causal, reads_source = True, False
-    limit: int | None = None
+    max_positions: int | None = None
     sync_free = True  # training never synchronises with the device, if rows are full
 
     def __init__(
@@ -306,7 +306,7 @@ class BidirectionalLM(nn.Module):
     """
 
     causal, reads_source = False, False
-    limit: int | None = None
+    max_positions: int | None = None
 
     def __init__(
         self,

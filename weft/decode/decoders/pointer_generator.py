@@ -71,7 +71,7 @@ class PointerGenerator(nn.Module):
                 'Set decoder.source = "attention".'
             )
         self.decoder = decoder
-        self.limit = decoder.limit
+        self.max_positions = decoder.max_positions
         width = decoder.words.table.embedding_dim
         self.gate = nn.Linear(memory_size + decoder.hidden_size + width, 1)
 

@@ -72,7 +72,7 @@ class RecurrentDecoder(nn.Module):
     """
 
     causal, reads_source = True, True
-    limit: int | None = None
+    max_positions: int | None = None
 
     def __init__(
         self,

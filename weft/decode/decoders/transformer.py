@@ -164,7 +164,7 @@ class TransformerDecoder(nn.Module):
         feed_forward: int,
         norm: Literal["pre", "post"],
         positions: Literal["sinusoidal", "learned"],
-        limit: int,
+        max_positions: int,
         dropout: float,
         activation: Activation,
         tied: bool,
@@ -173,19 +173,23 @@ class TransformerDecoder(nn.Module):
     ):
         super().__init__()
         where = f"decoder '{self.name}'"
-        check_sizes(where, dropout, hidden=hidden, layers=layers, heads=heads, limit=limit)
+        check_sizes(
+            where, dropout, hidden=hidden, layers=layers, heads=heads, max_positions=max_positions
+        )
         if feed_forward < 0:
             raise UserError(
                 f"{where}: 'feed_forward' should be 0 (4 times hidden) or more, got {feed_forward}."
             )
         self.learned = positions == "learned"
-        self.limit = limit if self.learned else None
+        self.max_positions = max_positions if self.learned else None
         # Sinusoids have size one, and so should the words they are added to; but tied output
         # weights must be smaller, so Vaswani et al. (2017) multiply embeddings by √H.
         self.scale = 1.0 if self.learned else hidden**0.5
         deviation = 0.02 if self.learned else hidden**-0.5
         self.words = OutputLayer(vocabulary_size, hidden, hidden, tied, deviation, bias)
-        self.positions = (LearnedPositions if self.learned else SinusoidalPositions)(hidden, limit)
+        self.positions = (LearnedPositions if self.learned else SinusoidalPositions)(
+            hidden, max_positions
+        )
         self.dropout, self.entrance = nn.Dropout(dropout), attend.EmbeddingSum()
         self.heads, self.hidden_size = heads, hidden
         shape = (hidden, heads, feed_forward or 4 * hidden, memory_size, norm, dropout, activation)
@@ -309,7 +313,7 @@ class TransformerDecoder(nn.Module):
         if self.learned:
             raise UserError(
                 f"A sequence has {steps} steps, but the positions of decoder '{self.name}' end at "
-                f"{len(table)}. Raise decoder.limit, or truncate."
+                f"{len(table)}. Raise decoder.max_positions, or truncate."
             )
         grown = sinusoidal_table(max(steps, 2 * len(table)), table.shape[1])
         self.positions.table = grown.to(table.device, table.dtype)
@@ -336,8 +340,8 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
     """Self-attention and cross-attention blocks (Vaswani et al. 2017).
 
     `feed_forward` is the inner width of the feed-forward layers, by default 4·hidden. Learned
-    positions end at `limit`. Returned attention weights are the mean over the last layer's heads.
-    `inner_dropout` also drops attention weights and inner feed-forward activations.
+    positions end at `max_positions`. Returned attention weights are the mean over the last
+    layer's heads. `inner_dropout` also drops attention weights and inner feed-forward activations.
     """
 
     reads_source, name = True, "transformer"
@@ -352,13 +356,15 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         feed_forward: int = 0,
         norm: Literal["pre", "post"] = "pre",
         positions: Literal["sinusoidal", "learned"] = "sinusoidal",
-        limit: int = 512,
+        max_positions: int = 512,
         dropout: float = 0.1,
         activation: Activation = "relu",
         tied: bool = True,
         inner_dropout: bool = True,
     ):
-        shape = (hidden, layers, heads, feed_forward, norm, positions, limit, dropout, activation)
+        shape = (
+            hidden, layers, heads, feed_forward, norm, positions, max_positions, dropout, activation
+        )  # fmt: skip
         super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
 
     def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
@@ -412,13 +418,16 @@ class GPT(TransformerDecoder):
         layers: int = 6,
         heads: int = 6,
         feed_forward: int = 0,
-        limit: int = 256,
+        max_positions: int = 256,
         dropout: float = 0.1,
         activation: Activation = "gelu-tanh",
         tied: bool = True,
         model: str = "",
     ):
-        shape = (hidden, layers, heads, feed_forward, "pre", "learned", limit, dropout, activation)
+        shape = (
+            hidden, layers, heads, feed_forward, "pre", "learned", max_positions, dropout,
+            activation,
+        )  # fmt: skip
         super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
         self.model = model
         for block in self.blocks:  # GPT-2 drops attention weights, but nothing inside the MLP

@@ -111,11 +111,11 @@ class LanguageModelHead(nn.Module):
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # bos and eos ids
         self.graphs: Any = None  # CUDA graphs of the decoder's steps, on a GPU
-        limit = decoder.limit
+        limit = decoder.max_positions
         if limit is not None and window > limit:
             raise UserError(
                 f"task.window is {window}, but the decoder sees at most {limit} steps. Lower it "
-                "or raise decoder.limit."
+                "or raise decoder.max_positions."
             )
         self.window = window or limit or DEFAULT_WINDOW
         stateful = self.is_stateful

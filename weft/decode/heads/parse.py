@@ -64,7 +64,7 @@ class DependencyHead(nn.Module):
 
     task = "parse"
     whole = True
-    limit = 4000  # words: every pair has a score
+    max_positions = 4000  # words: every pair has a score
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ConstituencyHead(nn.Module):
 
     task = "constituency"
     whole = True
-    limit = 2500  # words: search time is cubic
+    max_positions = 2500  # words: search time is cubic
 
     def __init__(
         self,
