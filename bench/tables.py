@@ -223,7 +223,8 @@ SECTIONS = (
     Section(
         "How many threads?",
         "Speed of training through the command line against one thread, the same updates each, in "
-        "turn; above 1 is faster. By default Weft times one thread and all, and uses the faster; "
+        "turn; above 1 is faster. By default Weft compares one thread with all in runs of 600 "
+        "batches or more, and uses the faster; "
         "its timing is part of its time. Threads sleep while they wait, except in the last column "
         "but two, where they spin as OpenMP's do by default. Busy: beside a process that computes "
         "without end.",

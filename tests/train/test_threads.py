@@ -1,4 +1,4 @@
-"""How many threads a training uses: the faster of one and all, kept when it is resumed."""
+"""Choose the number of threads of a run: the faster of one and all, kept on resume."""
 
 import json
 import os
@@ -54,8 +54,8 @@ def two_threads():
 
 @pytest.fixture
 def two(monkeypatch):
-    """Two threads are always found to be faster."""
-    monkeypatch.setattr(threads, "SHORT_RUN_SECONDS", 0.0)
+    """Compare in short runs, too, and always find two threads to be faster."""
+    monkeypatch.setattr(threads, "MAX_COST_BATCHES", 0)
     monkeypatch.setattr(Timing, "fastest", lambda timing: 2)
 
 
@@ -87,9 +87,9 @@ def test_the_faster_count_is_used(one, two, before, chosen):
     machine = Machine(one, two)
     torch.set_num_threads(before)
     choice = ThreadChoice((1, 2), clock=machine.clock, after=0.0)
-    found = choice.choose([machine.work], 10_000)
+    timing = choice.choose([machine.work], 10_000)
     assert torch.get_num_threads() == chosen
-    assert found.seconds == pytest.approx({1: one, 2: two})
+    assert timing.seconds == pytest.approx({1: one, 2: two})
 
 
 def test_one_thread_is_used_unless_all_are_clearly_faster():
@@ -104,7 +104,7 @@ def test_it_is_measured_again_after_ever_longer_intervals():
     torch.set_num_threads(1)
     at, spent = [], 0.0
     while machine.now < 3000:
-        if choice.due:
+        if choice.is_due(100_000):
             began = machine.now
             choice.choose([machine.work], 100_000)
             at.append(began)
@@ -119,19 +119,44 @@ def test_it_is_measured_again_after_ever_longer_intervals():
     assert spent < 0.03 * machine.now
 
 
-def test_a_short_training_uses_one_thread_without_timing_more():
-    machine = Machine(0.01, 0.001)
-    found = ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 900)
-    assert machine.done == 2
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 100.0])
+def test_a_short_run_is_never_due_however_slow_it_is(seconds):
+    """The count of a short run depends on nothing that varies."""
+    machine = Machine(seconds, seconds / 2)
+    choice = ThreadChoice((1, 2), clock=machine.clock)
+    assert [choice.is_due(batches) for batches in (3, 599, 601)] == [False, False, True]
+
+
+def test_with_one_count_there_is_no_choice():
+    assert not ThreadChoice((2,)).is_due(1e9)
+
+
+def test_a_run_starts_with_the_smallest_count():
+    ThreadChoice((1, 2)).start()
     assert torch.get_num_threads() == 1
-    assert found.seconds == pytest.approx({1: 0.01})
 
 
-def test_a_training_longer_than_that_compares_both_counts():
-    machine = Machine(0.01, 0.001)
-    found = ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], 1100)
-    assert torch.get_num_threads() == 2
-    assert found.seconds == pytest.approx({1: 0.01, 2: 0.001})
+@pytest.mark.parametrize("slower", [0.6, 1.0, 1.9, 3.0, 5.0])
+@pytest.mark.parametrize("batches", [600, 1_000, 20_000])
+def test_comparing_takes_at_most_one_percent(slower, batches):
+    """Beside a busy process all threads take 3 to 5 times as long as one."""
+    machine = Machine(0.02, 0.02 * slower)
+    ThreadChoice((1, 2), clock=machine.clock).choose([machine.work], batches)
+    assert machine.now <= 0.0101 * 0.02 * batches
+    assert torch.get_num_threads() == (2 if slower < 0.75 else 1)
+
+
+def test_a_slow_first_batch_does_not_hide_that_all_threads_are_slow():
+    """It allocates memory: all threads seem to be less than twice as slow."""
+    machine = Machine(0.02, 0.1)
+
+    def slow_first():
+        machine.now += 0.06 if not machine.done else 0.0
+        machine.work()
+
+    ThreadChoice((1, 2), clock=machine.clock).choose([slow_first], 600)
+    assert machine.done == 3
+    assert torch.get_num_threads() == 1
 
 
 def test_measuring_takes_little_of_slow_updates():
@@ -161,6 +186,16 @@ def test_a_language_model_goes_on_where_it_was(tmp_path, two):
     for name, count in (("auto", 0), ("fixed", 2)):
         train(recipe("lstm-lm", **small, **{"train.threads": count}), tmp_path / name, quiet=True)
     assert digest(tmp_path / "auto") == digest(tmp_path / "fixed")
+
+
+def test_a_short_run_uses_one_thread_without_any_extra_work(tmp_path, monkeypatch, capsys):
+    rehearsed = []
+    monkeypatch.setattr(trainer, "rehearse_update", lambda *given: rehearsed.append(given))
+    outcome = train(recipe(), tmp_path / "run", splits=splits(101))
+    assert not rehearsed
+    assert outcome.record["threads"] == [(0, 1)]
+    assert not events(tmp_path / "run")
+    assert "threads: 1 (a short run" in capsys.readouterr().err
 
 
 def test_the_count_is_logged_and_recorded(tmp_path, two, capsys):

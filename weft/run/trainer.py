@@ -88,6 +88,7 @@ class Trainer:
 
     def run(self, resume: bool) -> None:
         """Train, then load the best weights into the model."""
+        self.thread_choice.start()
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
@@ -129,13 +130,12 @@ class Trainer:
             self._choose_threads()
             self._copy_weights()
 
+    def _has_frozen_features(self) -> bool:
+        return self.settings.epochs > 1 and bool(self.model.frozen_embedders)
+
     def _cache_frozen_features(self) -> None:
         """Cache the outputs of frozen embedders before the first epoch."""
-        if (
-            self.settings.epochs < 2
-            or not self.model.frozen_embedders
-            or self._is_out_of_patience()
-        ):
+        if not self._has_frozen_features() or self._is_out_of_patience():
             return
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
@@ -158,8 +158,11 @@ class Trainer:
         self.budget.training_started += time.perf_counter() - began  # it counts the epochs
 
     def _choose_threads(self) -> None:
-        """Time one thread against all, unless configured; use and log the faster count."""
-        if not self.thread_choice.due:
+        """Time one thread against all if due; use and log the faster count."""
+        batches = self._comparable_batches()
+        if not self.thread_choice.is_due(batches):
+            if not self.state.step and len(self.thread_choice.counts) > 1:
+                self.logger.info("threads: 1 (a short run; train.threads sets another number)")
             return
         before = torch.get_num_threads()
         state, settings, runtime = self.state, self.settings, self.job.runtime
@@ -169,7 +172,7 @@ class Trainer:
         ]
         if not works:
             return
-        found = self.thread_choice.choose(works, updates_ahead(self.batches, settings))
+        found = self.thread_choice.choose(works, batches)
         now, step = torch.get_num_threads(), state.step
         if now != before or not step:
             self.logger.info(f"threads: {now} (a batch takes {found})")
@@ -177,6 +180,14 @@ class Trainer:
             self.job.threads.append((step, now))
         seconds = {str(count): took for count, took in found.seconds.items()}
         self.logger.event("threads", step=step, threads=now, batch_seconds=seconds)
+
+    def _comparable_batches(self) -> float:
+        """Return how many batches are ahead that take as long as the ones now timed."""
+        updates = min(updates_ahead(self.batches, self.settings), self.budget.updates_that_fit())
+        ahead = updates * self.settings.accumulate
+        if not self.state.step and self._has_frozen_features():
+            return min(ahead, self.batches.per_epoch)  # the frozen encoder reads each row once
+        return ahead
 
     def _is_evaluation_due(self, progress: Progress) -> bool:
         """Return True if an evaluation is due; the end of the run always has one."""

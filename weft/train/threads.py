@@ -1,7 +1,8 @@
 """Choose the number of threads for training on a CPU: the faster of one and all.
 
 Threads that share a core with another process wait for each other at the end of every operation,
-so two are often slower than one. The counts are timed at the start and again at intervals.
+so two are often slower than one. The counts are compared where that costs at most 1 % of the rest
+of the run. Shorter runs use one thread: choosing would cost them more than it could gain.
 """
 
 import time
@@ -10,11 +11,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-FIRST_INTERVAL, MAX_INTERVAL = 10.0, 600.0  # seconds between measurements, doubled each time
+FIRST_INTERVAL, MAX_INTERVAL = 10.0, 600.0  # seconds between comparisons, doubled each time
 MIN_MEASUREMENTS, MIN_SECONDS = 3, 0.5  # per count
-MAX_MEASURING_SECONDS = 5.0  # once each count has a valid measurement
-MAX_MEASURING_FRACTION = 0.01  # of the run, likewise
-SHORT_RUN_SECONDS = 10.0  # if one thread finishes by then, comparing counts does not pay
+MAX_SECONDS = 5.0  # of a comparison, once each count has a valid measurement
+MAX_FRACTION = 0.01  # of the rest of the run, likewise
+MAX_SLOWDOWN = 2.0  # of all threads: if they take longer than that, the comparison ends
+# Comparing takes as long as this many batches with one thread: beside a busy process 1 + 5, as all
+# threads may be 5 times as slow, otherwise at most 2 · (1 + MAX_SLOWDOWN).
+MAX_COST_BATCHES = 6
 MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of fewer
 
 
@@ -41,80 +45,74 @@ class Timing:
 
 @dataclass
 class ThreadChoice:
-    """Chooses the number of threads at the start and at growing intervals.
+    """Chooses the number of threads at the start of a run and at growing intervals.
 
-    `counts` are compared; with fewer than two nothing is measured. Without `again` they are timed
-    at the start only: compiled code is made for one count.
+    With fewer than two `counts` there is no choice. Without `again` they are compared once:
+    compiled code is made for one count.
     """
 
     counts: Sequence[int]
     again: bool = True
     clock: Callable[[], float] = time.perf_counter
     interval: float = FIRST_INTERVAL
-    after: float = field(default=float("-inf"))  # time of the next measurement
+    after: float = field(default=float("-inf"))  # time of the next comparison
 
-    @property
-    def due(self) -> bool:
-        return len(self.counts) > 1 and self.clock() >= self.after
+    def start(self) -> None:
+        """Use the smallest count until a comparison finds another to be faster."""
+        torch.set_num_threads(min(self.counts))
 
-    def choose(self, works: Sequence[Callable[[], None]], updates: float) -> Timing:
-        """Time the counts and set the fastest; `updates` are still to come.
+    def is_due(self, batches: float) -> bool:
+        """Return True if a comparison is due and costs little of the next `batches`.
 
-        `works` do the work of an update without changing the model; the counts take turns.
+        Their number decides, not the time they take: a short run uses the same count every time.
+        """
+        is_cheap = MAX_FRACTION * batches >= MAX_COST_BATCHES
+        return len(self.counts) > 1 and is_cheap and self.clock() >= self.after
+
+    def choose(self, works: Sequence[Callable[[], None]], batches: float) -> Timing:
+        """Time the counts and set the fastest; `batches` are still to come.
+
+        `works` do the work of a batch without changing the model; the counts take turns.
         """
         now = torch.get_num_threads()
-        first = self.after == float("-inf")
         began = self.clock()
-        seconds: dict[int, list[float]] = {count: [] for count in self.counts}
+        seconds: dict[int, list[float]] = {count: [] for count in sorted(self.counts)}
         try:
-            if first and self._is_short(works, updates, seconds):
-                seconds = {count: some for count, some in seconds.items() if some}
-            while not self._is_enough(seconds, self.clock() - began, updates):
+            while not self._is_enough(seconds, self.clock() - began, batches):
                 turn = min(map(len, seconds.values()))
-                fewest = [count for count, some in seconds.items() if len(some) == turn]
-                for count in fewest if turn % 2 else reversed(fewest):
-                    torch.set_num_threads(count)
-                    start = self.clock()
-                    works[turn % len(works)]()
-                    seconds[count].append(self.clock() - start)
+                count = next(count for count, some in seconds.items() if len(some) == turn)
+                torch.set_num_threads(count)
+                start = self.clock()
+                works[turn % len(works)]()
+                seconds[count].append(self.clock() - start)
         finally:
             torch.set_num_threads(now)
-        # The first of each is not counted: it starts threads and allocates memory.
-        means = {count: sum(some[1:]) / len(some[1:]) for count, some in seconds.items()}
-        timing = Timing(means)
+        # The first of each starts threads and allocates memory: it counts only if there is no more.
+        counted = {count: some[1:] or some for count, some in seconds.items()}
+        timing = Timing({count: sum(some) / len(some) for count, some in counted.items()})
         torch.set_num_threads(timing.fastest())
         self.wait(self.clock() - began)
         return timing
 
-    def _is_short(
-        self, works: Sequence[Callable[[], None]], updates: float, seconds: dict[int, list[float]]
-    ) -> bool:
-        """Time two batches with the smallest count; return True if the run will be short."""
-        smallest = min(self.counts)
-        torch.set_num_threads(smallest)
-        for turn in range(2):
-            start = self.clock()
-            works[turn % len(works)]()
-            seconds[smallest].append(self.clock() - start)
-        return updates * seconds[smallest][-1] < SHORT_RUN_SECONDS
-
     def wait(self, cost: float = 0.0) -> None:
-        """Schedule the next measurement so that measuring stays a small fraction of the run."""
-        self.interval = max(self.interval, cost / MAX_MEASURING_FRACTION)
+        """Schedule the next comparison so that comparing stays a small fraction of the run."""
+        self.interval = max(self.interval, cost / MAX_FRACTION)
         self.after = self.clock() + self.interval if self.again else float("inf")
-        self.interval = min(2 * self.interval, max(MAX_INTERVAL, cost / MAX_MEASURING_FRACTION))
+        self.interval = min(2 * self.interval, max(MAX_INTERVAL, cost / MAX_FRACTION))
 
-    def _is_enough(self, seconds: dict[int, list[float]], spent: float, updates: float) -> bool:
+    def _is_enough(self, seconds: dict[int, list[float]], spent: float, batches: float) -> bool:
+        one, *_, every = seconds.values()
+        if every and min(every) > MAX_SLOWDOWN * min(one):
+            return True
         counted = [some[1:] for some in seconds.values()]
         if not all(counted):
             return False
-        if len(counted) == 1:
-            return True
-        ahead = updates * min(sum(some) / len(some) for some in counted)
+        means = [sum(some) / len(some) for some in counted]
+        limit = min(MAX_SECONDS, MAX_FRACTION * batches * min(means))
         measured = all(
             len(some) >= MIN_MEASUREMENTS and sum(some) >= MIN_SECONDS for some in counted
         )
-        return measured or spent >= min(MAX_MEASURING_SECONDS, MAX_MEASURING_FRACTION * ahead)
+        return measured or spent + sum(means) > limit
 
 
 def thread_counts(setting: int, on_cpu: bool) -> tuple[int, ...]:
