@@ -1,7 +1,6 @@
 """Every option and setting that a message suggests exists, and the verb that prints it takes it."""
 
 import ast
-import functools
 import inspect
 import re
 from dataclasses import fields
@@ -28,19 +27,16 @@ PAGES = ("report", "report/drawings/highlight.py")  # --accent there is a colour
 FILES = re.compile(r"(?:py|csv|tsv|txt|jsonl?|toml|conllu?|html|en|de|lo|npz?|wav|gz|ptb|md)\b")
 
 
-@functools.cache
 def literals(path):
-    """Return (line, text) of each string of a file, f-strings with a gap for each value."""
+    """(line, text) of the strings of a file, f-strings with a gap for each value."""
     tree = ast.parse(path.read_text("utf-8"))
     inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = (v.value if isinstance(v, ast.Constant) else "…" for v in node.values)
-            found.append((node.lineno, "".join(parts)))
+            yield node.lineno, "".join(parts)
         elif isinstance(node, ast.Constant) and id(node) not in inside:
-            found.append((node.lineno, node.value if isinstance(node.value, str) else ""))
-    return found
+            yield node.lineno, node.value if isinstance(node.value, str) else ""
 
 
 def test_every_option_in_a_string_exists():
@@ -185,7 +181,6 @@ def suggestions(message):
         yield verb, match[1], match[2] or ""
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("words", PROVOKED, ids=lambda words: " ".join(words))
 def test_what_a_message_suggests_can_be_done(words, folder):
     arguments = [str(word).format(folder=folder) for word in words]

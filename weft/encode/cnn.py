@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import register
 
 
@@ -58,7 +59,7 @@ class Convolution(nn.Module):
 
 
 @register("encoder", "cnn")
-class CNN(nn.Module):
+class CNN(nn.Module, Encoder):
     """`hidden` filters of each width, every `stride` steps, in `layers` layers.
 
     Window centres lie at steps 0, stride, 2·stride…, so a text of n steps leaves ⌈n/stride⌉ per

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.characters import reverse_rows
+from weft.protocols import Encoder
 from weft.registry import register
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -23,7 +24,7 @@ DIRECTION_NAMES = (" forward", " backward")
 
 
 @register("encoder", "rnn")
-class Recurrent(nn.Module):
+class Recurrent(nn.Module, Encoder):
     """A stack of Elman, GRU or LSTM layers, in one direction or both.
 
     The states of two directions lie side by side: forward in the first half, backward in the

@@ -18,13 +18,14 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.tree_cells import ChildSumTreeLSTMCell, NaryTreeLSTMCell, TreeRNNCell
 from weft.encode.tree_levels import Levels, plan_levels
+from weft.protocols import Encoder
 from weft.registry import register
 
 BINARY = 2  # children of a node
 
 
 @register("encoder", "tree-rnn")
-class TreeRNN(nn.Module):
+class TreeRNN(nn.Module, Encoder):
     """h = tanh(W [left; right] + b) over binary trees (Socher et al. 2011).
 
     A leaf's state is tanh of its word's vector, as in the authors' code; with `hidden` other than
@@ -84,7 +85,7 @@ class RNTN(TreeRNN):
 
 
 @register("encoder", "tree-lstm")
-class TreeLSTM(nn.Module):
+class TreeLSTM(nn.Module, Encoder):
     """The Tree-LSTM of Tai et al. (2015), with a forget gate for each child.
 
     `children` "ordered" is their N-ary form: up to `arity` children, each with its own weights;

@@ -78,7 +78,7 @@ def make_batches(
     found: Documents, model: Model, task: Any, space: Any, settings: Settings
 ) -> MLMLoader:
     """Return the batches of masked documents."""
-    masking = task.masking(space, model.frame)
+    masking = task.masking(space, model.traits.frame)
     rows = windows_per_batch(found.size, task.window, settings)
     return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
@@ -86,7 +86,7 @@ def make_batches(
 def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
     """Return the metrics of documents, with the same tokens masked every time."""
     measure = task.build_metric(space)
-    masking = task.masking(space, model.frame, phases=False)
+    masking = task.masking(space, model.traits.frame, phases=False)
     rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)
     measure.add([MLMStats(*row) for row in rows.tolist()])
     return measure

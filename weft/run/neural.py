@@ -12,7 +12,7 @@ from weft.batch.documents import Documents
 from weft.config import Config, model_sections
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError
-from weft.model import Model, fill
+from weft.model import Model, build_model, fill
 from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
 from weft.run import lm_data, mlm_data, pretrained
@@ -92,9 +92,9 @@ class NeuralRun:
             train: TrainingData
             dev: TokenStore | Documents | None
             held = self.splits.dev
-            if model.is_lm:
+            if model.traits.is_lm:
                 train, dev = lm_data.build_stream(self, model), lm_data.tokenise_dev(self, model)
-            elif model.is_mlm:
+            elif model.traits.is_mlm:
                 train = mlm_data.training_documents(self, model)
                 dev = mlm_data.tokenise_documents(self, held, "dev")
             else:
@@ -170,7 +170,7 @@ class NeuralRun:
             frames["features"] = load_matrix(next(self.splits.train())).shape[1]
 
         def make() -> Model:
-            return Model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
+            return build_model(self.parts, vocabulary_size=len(tokenizer), outputs=self.space.size)
 
         fresh = not (resume and (self.folder / "checkpoints" / "last.safetensors").is_file())
         kind, rate = self.parts["task"]["kind"], self.settings.learning_rate
@@ -185,16 +185,14 @@ class NeuralRun:
 
     def _load_vectors(self, model: Model, tokenizer: Tokenizer) -> None:
         """Load pre-trained word vectors into the embedders that use them."""
-        for embedder in model.embedders:
-            initialise: Any = getattr(embedder, "initialise", None)
-            if initialise is not None:
-                found = initialise(tokenizer.vocabulary)
-                if embedder.vectors:
-                    size = len(tokenizer)
-                    message = f"vectors found for {found} of {size} words ({found / size:.0%})"
-                    if not found:
-                        message += "; are they of another language, or is their case another?"
-                    self.logger.info(message)
+        for embedder in model.embedder_parts:
+            matched = embedder.initialise(tokenizer.vocabulary)
+            if embedder.vectors:
+                size = len(tokenizer)
+                message = f"vectors found for {matched} of {size} words ({matched / size:.0%})"
+                if not matched:
+                    message += "; are they of another language, or is their case another?"
+                self.logger.info(message)
 
 
 def _state_bytes(model: Model, settings: Settings) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from weft.errors import UserError, is_out_of_memory
 from weft.inference.forward import collect_outputs, decode_batches
 from weft.machine import available_cpus
 from weft.metrics.value import lower_is_better
-from weft.model import Model
+from weft.model import EncoderModel, Model
 from weft.progress import Stage, duration
 from weft.run import lm_data, mlm_data
 from weft.run.tokenise import predictions_and_references
@@ -97,7 +97,7 @@ class Trainer:
         self.job.threads.append((self.state.step, torch.get_num_threads()))
         self._cache_frozen_features()
         self._copy_weights()
-        unit = "tokens" if self.model.is_lm else "examples"
+        unit = "tokens" if self.model.traits.is_lm else "examples"
         try:
             with self.logger.during("training", unit, announce=False) as stage:
                 self._train(stage)
@@ -283,7 +283,7 @@ class Trainer:
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """Diagnose the gradients; return None if memory does not suffice."""
         runtime, step, clip = self.job.runtime, self.state.step, self.settings.clip_norm
-        if not isinstance(self.train, TokenStore):
+        if not isinstance(self.train, TokenStore) or not isinstance(self.model, EncoderModel):
             self.logger.info("gradients: not looked at while text itself is learned")
             return None
         try:
@@ -302,9 +302,9 @@ class Trainer:
         measure = task.build_metric(space)
         if isinstance(store, Documents):
             measure = mlm_data.evaluate(self.model, store, task, space, self.job.runtime)
-        elif self.model.is_lm:
+        elif self.model.traits.is_lm:
             measure = lm_data.evaluate(self.model, store, task, space, self.job.runtime)
-        elif self.model.is_structured:
+        elif self.model.traits.is_structured:
             with getattr(self.model.head, "greedy_decoding", nullcontext)():
                 decoding = decode_batches(self.model, store, self.job.runtime)
             rows, right = predictions_and_references(decoding, self.job.dev_references, store)

@@ -16,6 +16,7 @@ from weft.batch.mlm_collator import MLMLabels
 from weft.decode.losses import chunked_loss
 from weft.embed.activations import ACTIVATIONS
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 MAX_LOGITS = 2**24  # logits in memory at one time during evaluation
@@ -112,10 +113,10 @@ class MLMHead(nn.Module):
         self.next = _init_layer(nn.Linear(input_size, 2)) if next_sentence else None
         self._widen(input_size)
 
-    def borrow(self, embedder: Any) -> None:
+    def borrow(self, embedder: Embedder) -> None:
         """Use the embedder's table for logits; the embedder still owns and saves it."""
-        table = getattr(embedder, "table", None)
-        if not isinstance(table, nn.Embedding) or table.num_embeddings != len(self.bias):
+        table = embedder.token_table
+        if table is None or table.num_embeddings != len(self.bias):
             raise UserError(
                 "The head 'masked' scores words with the embedder's table, and this embedder has "
                 "no table of whole tokens. Use the embedder 'bert'."

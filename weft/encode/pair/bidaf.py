@@ -10,11 +10,12 @@ from weft.attend.scores import masked_softmax
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
+from weft.protocols import Pair
 from weft.registry import register
 
 
 @register("pair", "bidaf")
-class BiDAF(nn.Module):
+class BiDAF(nn.Module, Pair):
     """Attention both ways between a question and a passage, then two BiLSTMs over the passage.
 
     A contextual BiLSTM makes u of the question and h of the passage. Of s_tj = w·[h_t; u_j; h_t ⊙
@@ -25,7 +26,6 @@ class BiDAF(nn.Module):
     """
 
     encodes_separately = True
-    has_text_vectors = False
     directions = 2
 
     def __init__(self, input_size: int, hidden: int = 100, layers: int = 2, dropout: float = 0.2):
