@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,20 +11,18 @@ from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.errors import UserError
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
+from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.runtime import Runtime
 from weft.tasks.language import sum_cost
 from weft.text.example import Example
 from weft.train.settings import Settings
 
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
-
 TOKENISE_CHUNK_TEXTS = 10_000
 MIN_EPOCH_UPDATES = 10  # with fewer, an epoch teaches hardly anything
 
 
-def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
+def build_stream(run: RunContext, model: Model) -> TokenStream:
     """Return the training texts as one token stream."""
     head: Any = model.head
     forms = None
@@ -50,7 +48,7 @@ def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
     return out.close()
 
 
-def _check_lines(run: "NeuralRun") -> None:
+def _check_lines(run: RunContext) -> None:
     if not run.space.lines:  # type: ignore[attr-defined]
         raise UserError(
             "The decoder 'elmo' learns where a sentence begins and ends: one a line, with "
@@ -73,7 +71,7 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
     return f"{message}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
 
 
-def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
+def tokenise_dev(run: RunContext, model: Model) -> TokenStore | None:
     """Return the dev texts, if any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
@@ -86,7 +84,7 @@ def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
 
 
 def _tokenise(
-    run: "NeuralRun", source: Source, name: str, written: bool
+    run: RunContext, source: Source, name: str, written: bool
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
     """Yield each text with its ids and, if `written`, its tokens; count texts of unknown words."""
     space: Any = run.space

@@ -1,21 +1,19 @@
 """Data of a masked-LM run: documents to mask, train on and evaluate."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.batch.documents import Documents, encode_documents
 from weft.batch.mlm_collator import MLMLoader
 from weft.errors import UserError
 from weft.inference.mlm_scoring import score_documents
 from weft.model import Model
+from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.run.lm_data import few_updates_note, windows_per_batch
 from weft.runtime import Runtime
 from weft.tasks.mlm import EVALUATION_SEED, MLMStats
 from weft.train.settings import Settings
-
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
 
 
 def check_parts(full: dict[str, Any]) -> None:
@@ -33,7 +31,7 @@ def check_parts(full: dict[str, Any]) -> None:
         )
 
 
-def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Documents | None:
+def tokenise_documents(run: RunContext, source: Source | None, name: str) -> Documents | None:
     """Return the tokenised documents of a split."""
     if source is None:
         return None
@@ -50,7 +48,7 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
     return found
 
 
-def training_documents(run: "NeuralRun", model: Model) -> Documents:
+def training_documents(run: RunContext, model: Model) -> Documents:
     """Return the training documents; raise UserError if there are too few."""
     task: Any = run.task
     limit = model.max_positions
