@@ -47,7 +47,7 @@ def test_what_is_a_folder_and_a_verb_has_one_signature(name):
     inner = dict(inspect.signature(getattr(importlib.import_module(home), name)).parameters)
     outer = dict(inspect.signature(getattr(weft, name)).parameters)
     assert outer["changes"].default == {}
-    if name != "compare":
+    if name == "train":
         del outer["changes"]
     assert [(p.name, p.default, p.kind) for p in outer.values()] == [
         (p.name, p.default, p.kind) for p in inner.values()
