@@ -1,4 +1,4 @@
-"""What a run trains with, and how its training went."""
+"""The inputs of a training run, and its result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How training went; the defaults are those of a model that is fitted in one go."""
+    """The result of training; the defaults are those of a model that is fitted in one go."""
 
     stop_reason: str = ""  # set if the time limit ended training
     completed: float = 1.0  # fraction of the configured epochs
