@@ -155,7 +155,8 @@ class CharacterCNN(CharacterEmbedder):
         W = spelled.shape[1]
         strongest = [_max_over_windows(conv(letters), lengths, W) for conv in self.convolutions]
         features = self.activation(torch.cat(strongest, dim=1))  # (M, F)
-        return self.project(self.dropout(self.highway(features)))
+        vectors: Tensor = self.project(self.dropout(self.highway(features)))
+        return vectors
 
 
 def _max_over_windows(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
@@ -198,4 +199,5 @@ class CharacterLSTM(CharacterEmbedder):
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, ahead.shape[2])
         ends = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=2)
         states = ends.squeeze(1)  # (M, 2*H)
-        return self.project(self.dropout(states))
+        vectors: Tensor = self.project(self.dropout(states))
+        return vectors

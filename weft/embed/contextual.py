@@ -45,7 +45,7 @@ class ScalarMix(nn.Module):
 
     def mix_concatenated(self, layers: Tensor) -> Tensor:
         """Mix concatenated layers (B, S, L*H) into (B, S, H)."""
-        return self(layers.chunk(len(self.scores), -1))
+        return self.forward(layers.chunk(len(self.scores), -1))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
         weights = self.weights.to(layers[0].dtype).unbind()

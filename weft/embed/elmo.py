@@ -134,7 +134,8 @@ class BiLMNetwork(nn.Module):
 
     def embed_words(self, x: Padded) -> Padded:
         """(B, T, W) bytes -> (B, T, E), a vector a word without its context."""
-        return self.characters(x)
+        words: Padded = self.characters(x)
+        return words
 
     def boundary_vector(self) -> Tensor:
         """Return the vector (E,) of the sentence boundary."""
@@ -143,7 +144,7 @@ class BiLMNetwork(nn.Module):
         )
         return self.characters.embed_words(spelled)[0]
 
-    def zero_state(self, rows: int, sides: int, device: Any = None) -> BiLMState:
+    def zero_state(self, rows: int, sides: int, device: torch.device | None = None) -> BiLMState:
         """Return the zero state before the first step."""
         like = self.characters.table.weight
         shape = (rows, sides, len(self.layers))

@@ -60,7 +60,7 @@ def _embed_bags(ids: Tensor, table: nn.EmbeddingBag) -> Tensor:
     if not ids.numel():
         return table.weight.new_zeros(B, T, table.embedding_dim)
     summed = table(ids.reshape(B * T, W))
-    vectors = summed.view(B, T, -1)  # (B, T, E)
+    vectors: Tensor = summed.view(B, T, -1)  # (B, T, E)
     return vectors
 
 

@@ -55,7 +55,8 @@ class Convolution(nn.Module):
         states = self.activation(torch.cat(features, dim=1).transpose(1, 2))  # (B, R, H)
         if self.shortcut is not None:
             states = states + self.shortcut(x[:, :: self.stride])  # (B, R, H)
-        return self.norm(states)
+        normed: Tensor = self.norm(states)
+        return normed
 
 
 @register("encoder", "cnn")

@@ -176,7 +176,9 @@ class Recurrent(nn.Module, Encoder):
         return (torch.gru if self.cell == "gru" else torch.rnn_tanh)(data, first, *rest)[0]
 
 
-def _lstm_step(x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor) -> list:
+def _lstm_step(
+    x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor
+) -> list[Tensor]:
     """One step by the formulas; a fused one would hide how the hidden state hangs on the cell."""
     gates = F.linear(x, W, b) + F.linear(state[0], U, d)  # (B, 4*H)
     enter, keep, fresh, leave = gates.chunk(4, dim=1)

@@ -65,7 +65,7 @@ class TreeRNN(nn.Module, Encoder):
             words = _node_vectors(x, levels.order[: levels.leaves], self.weight)
             words = words if self.project is None else self.project(words)
             leaves = words.tanh()
-            states = TreeRNNCell.apply(
+            states = TreeRNNCell.apply(  # type: ignore[no-untyped-call] # torch has no types for it
                 leaves, self.weight, self.bias, self.slices, levels
             )  # (B*T, H)
             return _to_padded(x, states)
@@ -142,7 +142,7 @@ class TreeLSTM(nn.Module, Encoder):
             base = self._inner_base(read[first:] if self.all_words else self.bias)
             keep = self._dropout_mask(levels, memory)
             cells = NaryTreeLSTMCell if self.arity else ChildSumTreeLSTMCell
-            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # (B*T, H)
+            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # type: ignore[no-untyped-call] # (B*T, H)
             return _to_padded(x, states)
 
     def _inner_base(self, read: Tensor) -> Tensor:

@@ -42,7 +42,8 @@ class BiDAF(nn.Module, Pair):
 
     def forward(self, question: Padded, passage: Padded) -> Padded:
         """(B, S, E) and (B, T, E) -> (B, T, 10*H), one state for each step of the passage."""
-        u, h = (self.context(x.with_data(self.dropout(x.data))) for x in (question, passage))
+        u: Padded = self.context(question.with_data(self.dropout(question.data)))
+        h: Padded = self.context(passage.with_data(self.dropout(passage.data)))
         g = self._query_aware(h, u)  # (B, T, 8*H)
         modelled = self.model(h.with_data(self.dropout(g))).data  # (B, T, 2*H)
         return h.with_data(torch.cat([g, modelled], dim=2))
@@ -63,4 +64,5 @@ class BiDAF(nn.Module, Pair):
     def _scores(self, h: Tensor, u: Tensor) -> Tensor:
         """w·[h; u; h ⊙ u] of every pair, without the (B, T, S, 6*H) that it is written with."""
         product = (h * self.both) @ u.transpose(1, 2)  # (B, T, S)
-        return product + self.passage(h) + self.question(u).transpose(1, 2)
+        scores: Tensor = product + self.passage(h) + self.question(u).transpose(1, 2)
+        return scores

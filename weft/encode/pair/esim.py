@@ -50,4 +50,5 @@ class ESIM(nn.Module, Pair):
         states = x.data
         enhanced = torch.cat([states, other, states - other, states * other], dim=2)  # (B, T, 4*E)
         local = self.dropout(self.activation(self.project(enhanced)))  # (B, T, H)
-        return self.compose(x.with_data(local))
+        composed: Padded = self.compose(x.with_data(local))
+        return composed
