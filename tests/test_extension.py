@@ -1,19 +1,14 @@
 """Parts of a user's own module, and of an installed package: trained, saved, loaded, compared."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.fixtures import small
+from tests.fixtures.processes import ForkedCommand
 from weft import registry
 from weft.errors import UserError
 from weft.protocols import Encoder
 from weft.registry import find, register, trusting
 
-ROOT = Path(__file__).parents[1]
 ENCODER = '''
 import torch
 from weft import register
@@ -55,11 +50,10 @@ def package(tmp_path, module):
 
 
 def run(folder, *words, code=0):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    command = [sys.executable, "-m", "weft", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+    """Run a command in a process of its own: what it imports and registers ends with it."""
+    done = ForkedCommand(*words, folder=folder, path=(folder,)).finish()
+    assert done.status == code, done.err
+    return done.out + done.err
 
 
 def train_words(data, name="run"):

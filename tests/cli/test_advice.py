@@ -1,6 +1,7 @@
 """Every option and setting that a message suggests exists, and the verb that prints it takes it."""
 
 import ast
+import functools
 import inspect
 import re
 from dataclasses import fields
@@ -27,16 +28,19 @@ PAGES = ("report", "report/drawings/highlight.py")  # --accent there is a colour
 FILES = re.compile(r"(?:py|csv|tsv|txt|jsonl?|toml|conllu?|html|en|de|lo|npz?|wav|gz|ptb|md)\b")
 
 
+@functools.cache
 def literals(path):
-    """(line, text) of the strings of a file, f-strings with a gap for each value."""
+    """Return (line, text) of each string of a file, f-strings with a gap for each value."""
     tree = ast.parse(path.read_text("utf-8"))
     inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = (v.value if isinstance(v, ast.Constant) else "…" for v in node.values)
-            yield node.lineno, "".join(parts)
+            found.append((node.lineno, "".join(parts)))
         elif isinstance(node, ast.Constant) and id(node) not in inside:
-            yield node.lineno, node.value if isinstance(node.value, str) else ""
+            found.append((node.lineno, node.value if isinstance(node.value, str) else ""))
+    return found
 
 
 def test_every_option_in_a_string_exists():
@@ -181,6 +185,7 @@ def suggestions(message):
         yield verb, match[1], match[2] or ""
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("words", PROVOKED, ids=lambda words: " ".join(words))
 def test_what_a_message_suggests_can_be_done(words, folder):
     arguments = [str(word).format(folder=folder) for word in words]

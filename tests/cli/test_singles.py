@@ -1,5 +1,7 @@
 """Classes with one row: they are learned, whatever the split."""
 
+import pytest
+
 from tests.fixtures.command import SMALL, ok
 
 
@@ -20,6 +22,7 @@ def test_classes_with_one_row_do_not_stop_a_training(tmp_path):
         assert "note: kept in train, as dev would have taken every row of them: 'rare" in said
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_classes_with_one_row_do_not_stop_a_comparison(tmp_path):
     data = rows(tmp_path)
     more = ("--recipes", "tfidf", "--seeds", "1")

@@ -1,7 +1,6 @@
 """Kill -9 at any moment and resume: the weights must be the same to the last bit (N2)."""
 
 import hashlib
-import multiprocessing
 import random
 import shutil
 import time
@@ -9,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.processes import FORK_SERVER
 from tests.fixtures.small import SMALL, splits
 from weft import config
 from weft.errors import UserError
 from weft.run import train, trainer
 
-# A server that has torch imported already, from which each trial is forked in milliseconds.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["weft.run.neural", "tests.fixtures.small", "sklearn.linear_model"])
 SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 
 
@@ -41,7 +38,7 @@ def digest(folder):
 
 
 def launch(name, folder):
-    process = SERVER.Process(target=work, args=(name, str(folder)))
+    process = FORK_SERVER.Process(target=work, args=(name, str(folder)))
     process.start()
     return process
 
