@@ -9,11 +9,10 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
-from weft.protocols import Encoder
 from weft.registry import FOLDERS, build, check, describe_type, fill, find, fits, parts, trusting
 
 
-class Cell(Encoder):
+class Cell:
     """A part for these tests."""
 
     def __init__(

@@ -36,7 +36,6 @@ _HOMES = {
     "Example": "weft.text.example",
     "MetricValue": "weft.metrics",
     "Model": "weft.model",
-    "build_model": "weft.model",
     "Padded": "weft.batch",
     "Predictor": "weft.predict",
     "Settings": "weft.train.settings",

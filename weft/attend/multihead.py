@@ -97,8 +97,7 @@ class MultiHeadAttention(nn.Module):
 
     def merge_heads(self, context: Tensor) -> Tensor:
         steps = context.transpose(1, 2).flatten(2)  # (B, T, N*K)
-        merged: Tensor = self.output(steps)
-        return merged
+        return self.output(steps)
 
     @torch.no_grad()
     def fuse_qkv(self) -> None:

@@ -70,8 +70,7 @@ class Additive(nn.Module):
 
     def prepare(self, memory: Tensor) -> Tensor:
         """Project the memory once for all queries, (B, S, H)."""
-        keys: Tensor = self.memory(memory)
-        return keys
+        return self.memory(memory)
 
     def compare(self, query: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
         """Score queries against a prepared memory; `coverage` is (B, S)."""
@@ -80,8 +79,7 @@ class Additive(nn.Module):
             had = coverage[..., None].to(self.cover.weight.dtype)  # (B, S, 1)
             keys = keys + self.cover(had)  # (B, S, H)
         pairs = self.query(query)[:, :, None] + keys[:, None]  # (B, Q, S, H)
-        scores: Tensor = self.weigh(pairs.tanh()).squeeze(-1)  # (B, Q, S)
-        return scores
+        return self.weigh(pairs.tanh()).squeeze(-1)
 
 
 @register("score", "dot")

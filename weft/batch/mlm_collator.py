@@ -266,8 +266,7 @@ def _choose_whole_words(
     prob = (wanted[:, None] - start) / (stop - start)
     luck = np.take_along_axis(draw.random(words.shape), start, 1)
     taken = (luck < prob) & (stop <= most)
-    chosen: np.ndarray = taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
-    return chosen
+    return taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
 
 
 def mask_tokens(

@@ -15,7 +15,6 @@ from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
 from weft.errors import UserError
-from weft.protocols import Embedder
 from weft.registry import register
 
 BEGIN_WORD, END_WORD = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
@@ -59,7 +58,7 @@ def _fixed_generator() -> torch.Generator:
     return torch.Generator().manual_seed(1)
 
 
-class CharacterEmbedder(nn.Module, Embedder):
+class CharacterEmbedder(nn.Module):
     """Base class of embedders that read the bytes of words.
 
     Padding tokens are skipped. Outside training each distinct word of a batch is embedded once,
@@ -71,7 +70,6 @@ class CharacterEmbedder(nn.Module, Embedder):
     # In training too, embed each distinct word once, with one dropout mask. CPU only: on a GPU
     # the number of distinct words would need a synchronisation.
     dedupe_in_training = False
-    reads_subtokens = True
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the byte ids of each token, from 1; 0 is padding."""
@@ -155,8 +153,7 @@ class CharacterCNN(CharacterEmbedder):
         W = spelled.shape[1]
         strongest = [_max_over_windows(conv(letters), lengths, W) for conv in self.convolutions]
         features = self.activation(torch.cat(strongest, dim=1))  # (M, F)
-        vectors: Tensor = self.project(self.dropout(self.highway(features)))
-        return vectors
+        return self.project(self.dropout(self.highway(features)))
 
 
 def _max_over_windows(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
@@ -199,5 +196,4 @@ class CharacterLSTM(CharacterEmbedder):
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, ahead.shape[2])
         ends = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=2)
         states = ends.squeeze(1)  # (M, 2*H)
-        vectors: Tensor = self.project(self.dropout(states))
-        return vectors
+        return self.project(self.dropout(states))

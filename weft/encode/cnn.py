@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
-from weft.protocols import Encoder
 from weft.registry import register
 
 
@@ -55,12 +54,11 @@ class Convolution(nn.Module):
         states = self.activation(torch.cat(features, dim=1).transpose(1, 2))  # (B, R, H)
         if self.shortcut is not None:
             states = states + self.shortcut(x[:, :: self.stride])  # (B, R, H)
-        normed: Tensor = self.norm(states)
-        return normed
+        return self.norm(states)
 
 
 @register("encoder", "cnn")
-class CNN(nn.Module, Encoder):
+class CNN(nn.Module):
     """`hidden` filters of each width, every `stride` steps, in `layers` layers.
 
     Window centres lie at steps 0, stride, 2·stride…, so a text of n steps leaves ⌈n/stride⌉ per

@@ -10,14 +10,13 @@ from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
-from weft.protocols import Pool
 from weft.registry import register
 
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
 
 
 @register("pool", "none")
-class NoPool(nn.Module, Pool):
+class NoPool(nn.Module):
     """All states as they are, for heads that answer at every word."""
 
     def __init__(self, input_size: int):
@@ -29,7 +28,7 @@ class NoPool(nn.Module, Pool):
 
 
 @register("pool", "mean")
-class MeanPool(nn.Module, Pool):
+class MeanPool(nn.Module):
     """The average of the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -41,7 +40,7 @@ class MeanPool(nn.Module, Pool):
 
 
 @register("pool", "sum")
-class SumPool(nn.Module, Pool):
+class SumPool(nn.Module):
     """The sum of the real steps."""
 
     def __init__(self, input_size: int):
@@ -53,7 +52,7 @@ class SumPool(nn.Module, Pool):
 
 
 @register("pool", "max")
-class MaxPool(nn.Module, Pool):
+class MaxPool(nn.Module):
     """The largest value of each feature over the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -65,7 +64,7 @@ class MaxPool(nn.Module, Pool):
 
 
 @register("pool", "mean+max")
-class MeanMaxPool(nn.Module, Pool):
+class MeanMaxPool(nn.Module):
     """Average and maximum, side by side."""
 
     def __init__(self, input_size: int):
@@ -78,7 +77,7 @@ class MeanMaxPool(nn.Module, Pool):
 
 
 @register("pool", "first")
-class FirstPool(nn.Module, Pool):
+class FirstPool(nn.Module):
     """The first step: [CLS], where one stands there; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -91,7 +90,7 @@ class FirstPool(nn.Module, Pool):
 
 
 @register("pool", "cls")
-class CLSPool(nn.Module, Pool):
+class CLSPool(nn.Module):
     """The first step through one more layer, as BERT reads its [CLS] (Devlin et al. 2019).
 
     The activation is tanh in BERT and RoBERTa, relu in DistilBERT, gelu in ELECTRA.
@@ -114,7 +113,7 @@ class CLSPool(nn.Module, Pool):
 
 
 @register("pool", "last")
-class LastPool(nn.Module, Pool):
+class LastPool(nn.Module):
     """The state that has read everything.
 
     Of a one-way encoder, the last real step; of a two-way one, the forward half of the last real
@@ -136,7 +135,7 @@ class LastPool(nn.Module, Pool):
 
 
 @register("pool", "attention")
-class AttentionPool(nn.Module, Pool):
+class AttentionPool(nn.Module):
     """The average under attention to a learned query, scored in any of the four ways."""
 
     def __init__(self, input_size: int, score: str = "additive"):
@@ -153,7 +152,7 @@ class AttentionPool(nn.Module, Pool):
 
 
 @register("pool", "last-attention")
-class LastAttentionPool(nn.Module, Pool):
+class LastAttentionPool(nn.Module):
     """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step."""
 
     def __init__(self, input_size: int, hidden: int = 0):

@@ -18,14 +18,13 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.tree_cells import ChildSumTreeLSTMCell, NaryTreeLSTMCell, TreeRNNCell
 from weft.encode.tree_levels import Levels, plan_levels
-from weft.protocols import Encoder
 from weft.registry import register
 
 BINARY = 2  # children of a node
 
 
 @register("encoder", "tree-rnn")
-class TreeRNN(nn.Module, Encoder):
+class TreeRNN(nn.Module):
     """h = tanh(W [left; right] + b) over binary trees (Socher et al. 2011).
 
     A leaf's state is tanh of its word's vector, as in the authors' code; with `hidden` other than
@@ -65,7 +64,7 @@ class TreeRNN(nn.Module, Encoder):
             words = _node_vectors(x, levels.order[: levels.leaves], self.weight)
             words = words if self.project is None else self.project(words)
             leaves = words.tanh()
-            states = TreeRNNCell.apply(  # type: ignore[no-untyped-call] # torch has no types for it
+            states = TreeRNNCell.apply(
                 leaves, self.weight, self.bias, self.slices, levels
             )  # (B*T, H)
             return _to_padded(x, states)
@@ -85,7 +84,7 @@ class RNTN(TreeRNN):
 
 
 @register("encoder", "tree-lstm")
-class TreeLSTM(nn.Module, Encoder):
+class TreeLSTM(nn.Module):
     """The Tree-LSTM of Tai et al. (2015), with a forget gate for each child.
 
     `children` "ordered" is their N-ary form: up to `arity` children, each with its own weights;
@@ -142,7 +141,7 @@ class TreeLSTM(nn.Module, Encoder):
             base = self._inner_base(read[first:] if self.all_words else self.bias)
             keep = self._dropout_mask(levels, memory)
             cells = NaryTreeLSTMCell if self.arity else ChildSumTreeLSTMCell
-            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # type: ignore[no-untyped-call] # (B*T, H)
+            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # (B*T, H)
             return _to_padded(x, states)
 
     def _inner_base(self, read: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
-from weft.embed.contextual import TransformerEmbedder
+from weft.embed.contextual import Contextual
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
-from weft.model import EncoderModel, JointPairModel, Model
+from weft.model import Model
 from weft.predict.fill_mask import display_word
 from weft.predict.fill_mask import masked_rows as with_blanks
 from weft.predict.neural import NeuralEngine
@@ -44,7 +44,7 @@ class AttentionMaps:
         )  # fmt: skip
 
 
-def has_token_attention(model: EncoderModel) -> bool:
+def has_token_attention(model: Model) -> bool:
     """Return True if the model has attention weights on tokens."""
     return (
         isinstance(model.encoder, TransformerEncoder)
@@ -53,25 +53,27 @@ def has_token_attention(model: EncoderModel) -> bool:
     )
 
 
-def has_heads(model: Model | None) -> bool:
-    """Return True if the encoder or a pre-trained network has attention heads to show."""
-    if not isinstance(model, EncoderModel):
+def has_heads(model: Any) -> bool:
+    """Whether there are heads whose weights can be shown: of the encoder, or of a network that was
+    pre-trained."""
+    if getattr(model, "encoder", None) is None:
         return False
     return isinstance(model.encoder, TransformerEncoder) or any(
-        embedder.has_attention for embedder in model.embedder_parts
+        hasattr(embedder, "weights") for embedder in model.embedders
     )
 
 
 def has_embedder_attention(model: Model) -> bool:
     """Return True if the only embedder is a pre-trained network with attention weights."""
-    embedders = model.embedder_parts
-    alone = len(embedders) == 1 and embedders[0].has_attention
+    found: list[Any] = list(model.embedders)
+    alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
     return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
-def _has_attention_pool(model: EncoderModel) -> bool:
+def _has_attention_pool(model: Model) -> bool:
     """Return True if the pool weighs each token; after a stride, a step is several tokens."""
-    return model.encoder.stride == 1 and "attention" in model.traits.pooling
+    one_by_one = getattr(model.encoder, "stride", 1) == 1
+    return one_by_one and "attention" in model.pooling
 
 
 def token_weights(
@@ -86,7 +88,7 @@ def token_weights(
     pieces: list[list[TokenWeight]] = [[] for _ in texts]
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
-            weights = _token_flow(engine.encoder_model, source)  # (B, T)
+            weights = _token_flow(engine.model, source)  # (B, T)
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
@@ -142,7 +144,7 @@ def _choose_row(
 
     With it comes which of several windows it is, in words; None of a text in which nothing is read.
     """
-    if engine.model.traits.is_mlm:
+    if engine.model.is_mlm:
         text = given if isinstance(given, str) else given.text
         (blank, _), *_ = with_blanks(text, engine.indexer, "input")
         ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
@@ -199,8 +201,8 @@ def _iterate_maps(
 
     The steps of a network that reads words by their pieces are those pieces.
     """
-    model, tokenizer = engine.encoder_model, engine.indexer.tokenizer
-    if model.traits.is_bi_encoder and source.second is not None:
+    model, tokenizer = engine.model, engine.indexer.tokenizer
+    if model.is_bi_encoder and source.second is not None:
         middle = int(source.second[0])
         sides = zip(
             source.split_pair(), (tokens[:middle], tokens[middle:]), TEXT_NAMES, strict=True
@@ -212,21 +214,20 @@ def _iterate_maps(
     second = 0 if source.second is None else int(source.second[0])
     tables = model.parts["embedder"]
     kinds = [spec["kind"] for spec in (tables if isinstance(tables, list) else [tables])]
-    inputs = zip(kinds, model.embedder_parts, model.embedder_inputs(source), strict=True)
-    for kind, embedder, given in inputs:
-        if isinstance(embedder, TransformerEmbedder):
+    networks: list[Any] = list(model.embedders)
+    for kind, embedder, given in zip(kinds, networks, model.embedder_inputs(source), strict=True):
+        if isinstance(embedder, Contextual) and hasattr(embedder, "weights"):
             read = embedder.step_ids(given)
             own = tokens if tokens and not given.subtokens else [
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
-            yield kind, own, embedder.attention_weights(read), second
+            yield kind, own, embedder.weights(read), second  # type: ignore[operator]
     if isinstance(model.encoder, TransformerEncoder):
         embedded = model.embed(source)
-        if isinstance(model, JointPairModel) and source.second is not None:
-            embedded = model.pair(embedded)
+        joint = model.pair is not None and not model.is_bi_encoder and source.second is not None
         front = model.encoder.leading
         own = ["[CLS]"] * front + tokens
-        weights = model.encoder.attention_weights(embedded)
+        weights = model.encoder.weights(model.pair(embedded) if joint else embedded)
         yield "transformer", own, weights, second + front if second else 0
 
 
@@ -248,16 +249,16 @@ def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
     return flow
 
 
-def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
+def _token_flow(model: Model, source: Padded) -> Tensor:
     """(B, T) the share of each token in the pooled vector."""
     embedded = model.embed(source)
-    if isinstance(model, JointPairModel) and source.second is not None:
-        embedded = model.pair(embedded)
+    if model.pair is not None and source.second is not None:
+        embedded = model.pair(embedded)  # two texts in one row
     states = model.encoder(embedded)
     final = _pool_weights(model, states)  # (B, T)
     encoder = model.encoder
     if isinstance(encoder, TransformerEncoder):
-        flow = rollout(encoder.attention_weights(embedded), states.mask)  # (B, T, T)
+        flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if has_embedder_attention(model):
         flow = embedder_rollout(model.embedders[0], source)  # (B, T, T)
@@ -270,7 +271,7 @@ def embedder_rollout(network: Any, source: Padded) -> Tensor:
 
     Where its layers are mixed, γ Σ s_l h_l, each has a way of its own, which counts as s_l.
     """
-    layers, mask = network.attention_weights(source), source.mask
+    layers, mask = network.weights(source), source.mask
     if network.mix is None:
         return rollout(layers, mask)
     shares = network.mix.weights.float().tolist()
@@ -296,12 +297,12 @@ def word_rollout(network: Any, given: Padded) -> Tensor:
     return read @ flow @ inside.transpose(1, 2)
 
 
-def _pool_weights(model: EncoderModel, states: Padded) -> Tensor:
+def _pool_weights(model: Model, states: Padded) -> Tensor:
     """(B, T) how much of the vector the pool takes from each step; all alike if it cannot say."""
     _, weights = model.pool(states)
     if weights is not None:
         return weights.float()
-    kind = model.traits.pooling
+    kind = model.pooling
     even = torch.zeros(states.mask.shape, device=states.mask.device)
     if kind in ("first", "cls", "last"):
         at = states.lengths - 1 if kind == "last" else torch.zeros_like(states.lengths)
