@@ -36,7 +36,7 @@ from weft.batch import BatchLoader, TokenStore
 from weft.batch.indexer import Indexer
 from weft.config import with_pretrained
 from weft.convert.checkpoint import Checkpoint
-from weft.model import Model
+from weft.model import Model, build_model
 from weft.run.convert import convert
 from weft.run.pretrained import load_pretrained
 from weft.run.train import resolve_config
@@ -160,7 +160,7 @@ class Tuning:
 
     def _model(self) -> Model:
         seed_everything(self.settings.seed)
-        return Model(self.full, vocabulary_size=self.words, outputs=self.space.size)
+        return build_model(self.full, vocabulary_size=self.words, outputs=self.space.size)
 
     def ours(self) -> float:
         model, chosen = self._model(), self.settings

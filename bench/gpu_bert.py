@@ -20,7 +20,7 @@ from weft.batch.documents import Documents
 from weft.batch.loader import LabelledBatch
 from weft.batch.mlm_collator import Masking, MLMLabels
 from weft.batch.mlm_collator import MLMLoader as Batches
-from weft.model import Model
+from weft.model import Model, build_model
 from weft.runtime import select_runtime
 from weft.tasks.mlm import MaskedLM
 from weft.tokens.special_tokens import SpecialTokens
@@ -80,7 +80,7 @@ def _compared(bench: Bench, rows: int, window: int, dropout: float = 0.1) -> Non
         "head": {"kind": "masked"},
     }  # fmt: skip
     torch.manual_seed(0)
-    ours = Model(parts, vocabulary_size=words, outputs=(words, False))
+    ours = build_model(parts, vocabulary_size=words, outputs=(words, False))
     theirs = _bert(ours, words, hidden, layers, heads, embedder["limit"], dropout)
     plain = "" if dropout else " without dropout"
     what, speeds = f"bert training, {rows} × {window}{plain}", {}

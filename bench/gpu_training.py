@@ -22,7 +22,7 @@ from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.decode.decoders.transformer import GPT
 from weft.decode.losses import chunked_loss
 from weft.kernels.compile import compile_blocks
-from weft.model import Model
+from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
 from weft.train.loop import TrainState, fit
@@ -201,7 +201,7 @@ def _fitted(
 ) -> Work:  # fmt: skip
     """Updates by the product's own loop; it goes through the lines by itself."""
     parts = {"task": {"kind": "language", "window": steps}, "decoder": decoder, "generate": {}}
-    model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
+    model = build_model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
     model.head.decoder.load_state_dict(start)
     settings = Settings(learning_rate=6e-4, weight_decay=0.1, epochs=10**6)
     runtime = select_runtime(str(bench.device), "bf16")
@@ -387,7 +387,7 @@ def _weft(bench: Bench, words: int, hidden: int, rows: int, steps: int, half: bo
         "decoder": {"kind": "rnn-lm", "width": hidden, "hidden": hidden, "layers": 2},
         "generate": {},
     }
-    model = Model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
+    model = build_model(parts, vocabulary_size=words, outputs=(words, 2, 3)).to(bench.device)
     settings = Settings(optimiser="adam", learning_rate=1e-3, clip_norm=0.25, epochs=10**6)
     stream = TokenStream(2)
     stream.append(zipf(rows, 50 * steps, words, 1, "cpu")[0].flatten().numpy().astype(np.int32))

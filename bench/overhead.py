@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 import weft
 from weft import registry
 from weft.batch import BatchLoader, Padded, TokenStore, labelled_batch
-from weft.model import Model
+from weft.model import Model, build_model
 from weft.run.train import resolve_config
 from weft.runtime import seed_everything, select_runtime, use_threads
 from weft.tasks.task import Task
@@ -50,7 +50,7 @@ class Race:
             self.store.append(ids, self.task.target(example, space))
         self.store.close()
         seed_everything(self.settings.seed)
-        self.model = Model(full, vocabulary_size=len(tokenizer), outputs=space.size)
+        self.model = build_model(full, vocabulary_size=len(tokenizer), outputs=space.size)
         self.rows = [batch.rows for batch, _ in self._batches()]
         made = [labelled_batch(self.store, rows) for rows in self.rows]
         self.ready: Ready = [(batch.source, batch.target) for batch in made]

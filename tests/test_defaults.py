@@ -60,10 +60,9 @@ def current() -> dict[str, dict[str, Any]]:
         table[path] = json.loads(json.dumps(options, default=name_of))
     for name in sorted(weft.__all__):
         value = getattr(weft, name)
-        if inspect.isfunction(value):
+        # weft.train, weft.compare and weft.tune are folders that can be called.
+        if inspect.isfunction(value) or inspect.ismodule(value):
             table[f"weft.{name}()"] = defaults(value)
-        elif inspect.ismodule(value):  # weft.train, weft.compare and weft.tune can be called
-            table[f"weft.{name}()"] = defaults(type(value).__call__)
     return table
 
 

@@ -1,26 +1,23 @@
 """Parts of a user's own module, and of an installed package: trained, saved, loaded, compared."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.fixtures import small
+from tests.fixtures.processes import ForkedCommand
 from weft import registry
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import find, register, trusting
 
-ROOT = Path(__file__).parents[1]
 ENCODER = '''
 import torch
 from weft import register
 from weft.batch import Padded
+from weft.protocols import Encoder
 
 
 @register("encoder", "shifted")
-class Shifted(torch.nn.Module):
+class Shifted(torch.nn.Module, Encoder):
     """Each step plus a learned shift."""
 
     def __init__(self, input_size: int, scale: float = 1.0):
@@ -53,11 +50,10 @@ def package(tmp_path, module):
 
 
 def run(folder, *words, code=0):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    command = [sys.executable, "-m", "weft", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+    """Run a command in a process of its own: what it imports and registers ends with it."""
+    done = ForkedCommand(*words, folder=folder, path=(folder,)).finish()
+    assert done.status == code, done.err
+    return done.out + done.err
 
 
 def train_words(data, name="run"):
@@ -97,7 +93,7 @@ def registered(monkeypatch):
     monkeypatch.setattr(registry, "_REGISTERED", {})
 
     @register("encoder", "mine")
-    class Mine:
+    class Mine(Encoder):
         """A part of this module."""
 
     return Mine
@@ -123,11 +119,19 @@ def test_names_are_taken_once(registered):
     register("encoder", "mine")(registered)  # the same class again, as after a reload
 
     with pytest.raises(UserError, match="Two encoders are called 'mine'"):
-        register("encoder", "mine")(type("Other", (), {}))
+        register("encoder", "mine")(type("Other", (Encoder,), {}))
     with pytest.raises(UserError, match="registers encoder 'rnn', which is built in"):
-        register("encoder", "rnn")(type("Other", (), {}))
+        register("encoder", "rnn")(type("Other", (Encoder,), {}))
     with pytest.raises(UserError, match="Unknown kind of part 'encodr'"):
         register("encodr", "mine")
+
+
+def test_a_part_without_its_interface_is_refused(registered):
+    message = r"Bare: a part of kind 'encoder' must derive from weft\.protocols\.Encoder\. Write "
+    with pytest.raises(UserError, match=message + r"`class Bare\(torch\.nn\.Module, Encoder\)`"):
+        register("encoder", "bare")(type("Bare", (), {}))
+    with pytest.raises(UserError, match=r"Write `class Bare\(Task\)`"):
+        register("task", "bare")(type("Bare", (), {}))
 
 
 def test_a_trusted_package_that_cannot_be_imported_says_why(tmp_path, monkeypatch):

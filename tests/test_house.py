@@ -202,7 +202,7 @@ def test_light_rooms_stay_light_when_loaded():
 
 @pytest.mark.parametrize("name", config.recipes())
 def test_every_recipe_parses_and_builds(name):
-    from weft.model import Model
+    from weft.model import build_model
     from weft.run.train import resolve_config
 
     recipe = config.recipe(name)
@@ -211,7 +211,7 @@ def test_every_recipe_parses_and_builds(name):
     full = resolve_config(recipe)
     assert all("kind" in full[s] for s in recipe.sections if s in config.NEURAL_SECTIONS)
     if "classic" not in recipe:
-        model = Model(full, vocabulary_size=13, outputs=3)
+        model = build_model(full, vocabulary_size=13, outputs=3)
         assert sum(p.numel() for p in model.parameters()) > 13
 
 

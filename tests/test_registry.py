@@ -9,10 +9,11 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import FOLDERS, build, check, describe_type, fill, find, fits, parts, trusting
 
 
-class Cell:
+class Cell(Encoder):
     """A part for these tests."""
 
     def __init__(

@@ -36,6 +36,7 @@ _HOMES = {
     "Example": "weft.text.example",
     "MetricValue": "weft.metrics",
     "Model": "weft.model",
+    "build_model": "weft.model",
     "Padded": "weft.batch",
     "Predictor": "weft.predict",
     "Settings": "weft.train.settings",

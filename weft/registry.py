@@ -28,6 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from weft import protocols
 from weft.errors import UserError, unknown_name
 
 FOLDERS = {
@@ -41,6 +42,16 @@ FOLDERS = {
     "decoder": "decode/decoders",
     "task": "tasks",
     "classic": "classic",
+}
+INTERFACES: dict[str, type] = {
+    "embedder": protocols.Embedder,
+    "encoder": protocols.Encoder,
+    "pool": protocols.Pool,
+    "pair": protocols.Pair,
+    "head": protocols.Head,
+    "decoder": protocols.Decoder,
+    "task": protocols.Task,
+    "classic": protocols.ClassicModel,
 }
 # What the model works out itself and hands to constructors by these names.
 DERIVED = {
@@ -174,7 +185,7 @@ class Part:
     summary: str
     options: tuple[tuple[str, str], ...]  # (name, default as written); required ones have ""
 
-    def load(self) -> type:
+    def load(self) -> type[Any]:
         return getattr(importlib.import_module(self.module), self.attribute)
 
 
@@ -197,6 +208,7 @@ def register(kind: str, name: str) -> Callable[[type], type]:
         if ":" in name or name in parts(kind):
             reason = "is built in" if name in parts(kind) else "may not contain a colon"
             raise UserError(f"{where} registers {kind} '{name}', which {reason}. Choose another.")
+        _check_interface(kind, cls, where)
         other = _REGISTERED.get((kind, name))
         if other is not None and f"{other.__module__}:{other.__qualname__}" != where:
             first = f"{other.__module__}:{other.__qualname__}"
@@ -224,7 +236,7 @@ def parts(kind: str) -> Mapping[str, Part]:
     return by_name
 
 
-def find(kind: str, name: str) -> type:
+def find(kind: str, name: str) -> type[Any]:
     """Return the class of a built-in part, or 'package.module:Class' of a trusted package."""
     if ":" in name:
         return _load_external(kind, name)
@@ -234,7 +246,7 @@ def find(kind: str, name: str) -> type:
     return _registered(kind, name)
 
 
-def _registered(kind: str, name: str) -> type:
+def _registered(kind: str, name: str) -> type[Any]:
     """Return the class that a user's module or an installed package registered by name."""
     trust = _TRUST.get()
     declared = declared_parts(kind)
@@ -274,7 +286,7 @@ def declared_parts(kind: str) -> dict[str, str]:
     }
 
 
-def _load_external(kind: str, name: str) -> type:
+def _load_external(kind: str, name: str) -> type[Any]:
     """Import a class from a package that the caller trusts; refuse before anything is imported."""
     module, _, attribute = name.partition(":")
     trust = _TRUST.get()
@@ -292,7 +304,19 @@ def _load_external(kind: str, name: str) -> type:
         raise UserError(f"{where}{kind} '{name}' is not a class, so it cannot be a part.")
     if not trust.covers(cls.__module__):  # what a trusted module has itself imported
         raise _untrusted_error(where, kind, name, cls.__module__)
+    _check_interface(kind, cls, f"{where}{name}")
     return cls
+
+
+def _check_interface(kind: str, cls: type, where: str) -> None:
+    """Raise a UserError unless the class derives from the interface of its kind."""
+    interface = INTERFACES.get(kind, object)
+    if not issubclass(cls, interface):
+        module = "" if kind in ("task", "classic") else "torch.nn.Module, "
+        raise UserError(
+            f"{where}: a part of kind '{kind}' must derive from weft.protocols."
+            f"{interface.__name__}. Write `class {cls.__name__}({module}{interface.__name__})`."
+        )
 
 
 def _untrusted_error(where: str, kind: str, name: str, module: str) -> UserError:

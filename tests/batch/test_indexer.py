@@ -44,7 +44,7 @@ def test_error_names_the_place():
 
 def test_spans_and_pieces_follow_the_cut():
     embedder = CharacterCNN(width=5, max_bytes=4)
-    index = Indexer(TOKENIZER, [embedder.subtoken_ids], limit=2, policy="tail")
+    index = Indexer(TOKENIZER, [embedder], limit=2, policy="tail")
     (row,) = index.rows(["a élan longest"], spans=True)
     assert row.spans.tolist() == [[2, 6], [7, 14]]
     assert [len(piece) for piece in row.subtokens[0]] == [2 + 4, 2 + 4]  # marks and at most 4 bytes

@@ -53,7 +53,7 @@ def test_logits_of_every_class(tmp_path, family, suffix, more):
     network, _ = checkpoint(tmp_path / "theirs", family, suffix, **more)
     convert(str(tmp_path / "theirs"), tmp_path / "ours", task=task_of(suffix))
     model = weft.load(tmp_path / "ours").engine.model
-    two = model.input_kind == "pairs" or suffix == "ForPreTraining"
+    two = model.traits.input_kind == "pairs" or suffix == "ForPreTraining"
     x = rows(family, [7, 13, 5], torch.tensor([3, 5, 2]) if two else None)
     with torch.no_grad():
         found = model.head.decoder(x) if suffix == "LMHeadModel" else model(x)

@@ -80,9 +80,9 @@ def test_two_texts_in_a_row_of_all_positions(theirs):
     base = configuration.with_pretrained(configuration.recipe("bert-pair"), str(FOLDER))
     parts = resolve(base).sections
     own = Tokenizer.load(FOLDER / "tokenizer.json")
-    model = weft.Model(parts, vocabulary_size=len(own), outputs=3).eval()
+    model = weft.build_model(parts, vocabulary_size=len(own), outputs=3).eval()
     assert len(load_pretrained(model, "pair-classify")) >= 1
-    index = Indexer(own, limit=model.max_positions, frame=model.frame)
+    index = Indexer(own, limit=model.max_positions, frame=model.traits.frame)
     rows = list(index.rows([a for a, _ in PAIRS], others=[b for _, b in PAIRS]))
     assert len(rows[-1].ids) == 512
     for (a, b), row in zip(PAIRS, rows, strict=True):

@@ -37,7 +37,7 @@ def embedder(folder, family):
         }
     )
     parts = resolve(config).sections
-    model = weft.Model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
+    model = weft.build_model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
     load_pretrained(model, "classify")
     return model.embedders[0].eval()
 

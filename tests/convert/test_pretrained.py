@@ -31,7 +31,7 @@ def fresh(folder, task="classify", family="bert", rate=0.0, **embedder):
     """A model that starts from a folder, and what was said of it."""
     sections = {**SECTIONS, "embedder": {**SECTIONS["embedder"], "model": str(folder), **embedder}}
     parts = resolve(weft.Config(sections)).sections
-    model = weft.Model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
+    model = weft.build_model(parts, vocabulary_size=len(vocabulary(family)), outputs=2)
     return model, load_pretrained(model, task, rate)
 
 
@@ -169,7 +169,7 @@ def test_pre_training_goes_on(tmp_path):
         }
         parts = resolve(weft.Config(sections)).sections
         size = len(vocabulary("bert"))
-        model = weft.Model(parts, vocabulary_size=size, outputs=(size, True))
+        model = weft.build_model(parts, vocabulary_size=size, outputs=(size, True))
         assert len(load_pretrained(model, "masked")) == 3
         found = model.state_dict()
         assert found.keys() == wanted.keys()

@@ -28,13 +28,13 @@ CASES = [{"kind": name, **NEEDED.get(name, {})} for name in NAMES] + VARIANTS
 def sample(embedder, texts=TEXTS, extra=0, garbage=0):
     lengths = torch.tensor([len(text) for text in texts])
     steps = int(lengths.max()) + extra
-    if wide := getattr(embedder, "features", 0):
+    if wide := embedder.features:
         vectors = torch.full((len(texts), steps, wide), float(garbage))
         for row, text in enumerate(texts):
             for step, word in enumerate(text):
                 vectors[row, step] = torch.arange(wide).add(len(word) + 2).sin()
         return Padded(vectors, lengths)
-    if not hasattr(embedder, "subtoken_ids"):
+    if not embedder.reads_subtokens:
         data = torch.full((len(texts), steps), garbage)
         for row, text in enumerate(texts):
             data[row, : len(text)] = torch.tensor([len(w) % 9 + 2 for w in text])

@@ -67,9 +67,7 @@ def encoder(request):
 
 def test_output_has_the_promised_width_and_length(encoder):
     out = encoder(sample())
-    expected = [
-        -(-(n + getattr(encoder, "leading", 0)) // getattr(encoder, "stride", 1)) for n in LENGTHS
-    ]
+    expected = [-(-(n + encoder.leading) // encoder.stride) for n in LENGTHS]
     assert out.lengths.tolist() == expected
     assert out.data.shape == (4, max(expected), encoder.output_size)
     assert not out.data[~out.mask].any()
@@ -120,7 +118,7 @@ def test_nothing_to_read(encoder):
         torch.zeros(2, 0, WIDTH), torch.zeros(2, dtype=torch.long), parents=torch.zeros(2, 0)
     )
     out = encoder(x)
-    assert out.data.shape == (2, getattr(encoder, "leading", 0), encoder.output_size)
+    assert out.data.shape == (2, encoder.leading, encoder.output_size)
 
 
 def test_gradients(encoder):

@@ -103,7 +103,7 @@ def test_cls_stands_in_front_and_sees_everything():
 def test_weights_of_every_head_and_layer():
     net = TransformerEncoder(10, hidden=10, layers=3, heads=2).eval()
     x = sample()
-    found = net.weights(x)
+    found = net.attention_weights(x)
     assert [w.shape for w in found] == [(3, 2, 7, 7)] * 3
     for w in found:
         torch.testing.assert_close(w.sum(-1), torch.ones(3, 2, 7), **CLOSE)

@@ -99,7 +99,7 @@ def test_a_network_in_front_has_maps_with_what_stands_around_the_text():
     assert maps.weights.sum(3) == pytest.approx(np.ones((3, 2, 6)), abs=1e-5)
     ((_, source),) = predictor.engine.batches(["The bank was steep"])
     with torch.no_grad():
-        wanted = predictor.engine.model.embedders[0].weights(source)
+        wanted = predictor.engine.model.embedders[0].attention_weights(source)
     assert maps.weights == pytest.approx(torch.cat(wanted).numpy(), abs=1e-6)
     short = maps.first(3)
     assert (len(short.tokens), short.weights.shape) == (3, (3, 2, 3, 3))

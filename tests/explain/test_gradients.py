@@ -159,8 +159,8 @@ def test_a_network_is_explained_from_its_words_on(embedder, pair):
     for i, one in enumerate(found):
         direction = make_target(predictor, one.target, one.answer).direction
         ((_, source),) = engine.batches(predictor.carried(given[i : i + 1]))
-        around = torch.isin(source.data, torch.tensor([*engine.model.frame.before,
-                                                       *engine.model.frame.after]))  # fmt: skip
+        frame = engine.model.traits.frame
+        around = torch.isin(source.data, torch.tensor([*frame.before, *frame.after]))
         nothing = replace(source, data=source.data.where(around, torch.tensor(unknown_id)))
         with torch.no_grad():
             rise = [float(engine.model(x)[0] @ torch.from_numpy(direction))

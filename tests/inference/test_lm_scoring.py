@@ -7,7 +7,7 @@ import torch
 from weft.batch import Padded
 from weft.inference import lm_scoring as module
 from weft.inference.lm_scoring import score_texts, split_windows
-from weft.model import Model
+from weft.model import build_model
 from weft.runtime import select_runtime
 
 V = 13
@@ -24,7 +24,7 @@ def model(name, window=7, overlap=0.5):
     torch.manual_seed(0)
     task = {"kind": "language", "window": window, "overlap": overlap}
     parts = {"task": task, "decoder": SMALL[name]}
-    made = Model(parts, vocabulary_size=V, outputs=(V, V - 1, V - 1)).eval()
+    made = build_model(parts, vocabulary_size=V, outputs=(V, V - 1, V - 1)).eval()
     for weight in made.parameters():  # far from uniform, so that context matters
         weight.data.mul_(3)
     return made

@@ -8,7 +8,7 @@ import torch
 from tests.decode.heads.test_mlm import MASKING, PARTS, V
 from tests.train.test_cuda_graphs import Gpu, same
 from weft.batch.mlm_collator import MLMLoader as Batches
-from weft.model import Model
+from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.mlm import MaskedLM
 from weft.train import cuda_graphs
@@ -34,7 +34,7 @@ def trained(runtime, follows=True, encoder="none", **options):
     torch.manual_seed(0)
     pool = {"kind": "cls" if follows else "mean"}
     parts = {**PARTS, "pool": pool, "encoder": {"kind": encoder}}
-    net = Model(parts, vocabulary_size=V, outputs=(V, follows))
+    net = build_model(parts, vocabulary_size=V, outputs=(V, follows))
     settings = Settings(epochs=2, learning_rate=0.01, schedule="linear", **options)
     masking = replace(MASKING, next_sentence=follows)
     batches = Batches(documents(), masking, rows=5, seed=1, epochs=2)

@@ -27,7 +27,7 @@ def saved(folder, embedder):
     words = weft.registry.build("tokenizer", full["tokenizer"]).train(TEXTS)
     task = build_task(full)
     space = task.load_space({})
-    model = weft.Model(full, vocabulary_size=len(words), outputs=space.size)
+    model = weft.build_model(full, vocabulary_size=len(words), outputs=space.size)
     engine = NeuralEngine(model, make_indexer(model, words, 64, "head"), select_runtime("cpu"))
     Predictor(engine, task, space, full).save(folder, golden=TEXTS)
 

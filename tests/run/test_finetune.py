@@ -119,7 +119,7 @@ def test_the_loss_is_that_of_the_answer_and_a_share_of_foretelling():
     torch.manual_seed(5)
     parts = sections(auxiliary=0.7)
     parts["embedder"] |= {"dropout": 0.0, "attention_dropout": 0.0}
-    model = weft.Model(parts, vocabulary_size=11, outputs=3).train()
+    model = weft.build_model(parts, vocabulary_size=11, outputs=3).train()
     rows = batch([5, 1, 7])
     with_words = Classify(auxiliary=0.7).loss(model(rows.source), rows)
     embedder = model.embedders[0]
@@ -144,7 +144,7 @@ def test_the_loss_is_that_of_the_answer_and_a_share_of_foretelling():
 
 
 def test_numbers_have_an_auxiliary_loss_too():
-    model = weft.Model(sections(kind="regress", auxiliary=0.7), vocabulary_size=11, outputs=1)
+    model = weft.build_model(sections(kind="regress", auxiliary=0.7), vocabulary_size=11, outputs=1)
     rows = batch([5, 7])
     found = model.train()(rows.source)
     wanted = Regress().loss(found.scores, rows).total + 0.7 * found.nats().sum()
@@ -156,7 +156,7 @@ def test_a_share_of_nothing_changes_nothing():
     losses = []
     for given in ({}, {"auxiliary": 0.0}):
         torch.manual_seed(5)
-        model = weft.Model(sections(**given), vocabulary_size=11, outputs=3).train()
+        model = weft.build_model(sections(**given), vocabulary_size=11, outputs=3).train()
         losses.append(Classify(**given).loss(model(rows.source), rows).total)
     assert losses[0] == losses[1]
     with pytest.raises(weft.UserError, match=r"task.auxiliary is a weight, 0 or more; got -1"):
@@ -169,7 +169,7 @@ def test_foretelling_is_as_in_transformers(gpt):
     full = resolve_config(base)
     size = len(made.vocabulary("gpt2"))
     assert full["embedder"]["sep"] == size - 1  # <|endoftext|>
-    model = weft.Model(full, vocabulary_size=size, outputs=3).train()
+    model = weft.build_model(full, vocabulary_size=size, outputs=3).train()
     assert load_pretrained(model, "classify")
     rows = batch([13, 7], size)
     nats = model(rows.source).nats()
@@ -212,7 +212,7 @@ def test_a_gpt_learns_to_answer_and_keeps_foretelling(gpt, tmp_path):
 def test_who_cannot_foretell_is_told(changes, message):
     parts = weft.Config(sections(auxiliary=0.5)).with_values(changes, "test").sections
     with pytest.raises(weft.UserError, match=message):
-        weft.Model(parts, vocabulary_size=len(SPECIALS) + 5, outputs=3)
+        weft.build_model(parts, vocabulary_size=len(SPECIALS) + 5, outputs=3)
 
 
 @pytest.mark.usefixtures("forked_workers")
@@ -296,7 +296,7 @@ def test_update_by_update_it_is_the_loop_of_transformers(tmp_path):
     )
     settings = Settings(**{**full["train"], "learning_rate": 1e-3})
     size = len(made.vocabulary("bert"))
-    model = weft.Model(full, vocabulary_size=size, outputs=3)
+    model = weft.build_model(full, vocabulary_size=size, outputs=3)
     assert len(load_pretrained(model, "classify")) == 2
     model.head.score.load_state_dict(network.classifier.state_dict())
     store = TokenStore()

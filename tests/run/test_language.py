@@ -15,7 +15,7 @@ from tests.fixtures.small import Killed
 from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.config import recipe
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import Model, build_model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, example_source
@@ -179,7 +179,7 @@ def learner(**options):
     torch.manual_seed(0)
     decoder = {"kind": "rnn-lm", "width": 5, "hidden": 7, "layers": 2, **options}
     parts = {"task": {"kind": "language", "window": 4}, "decoder": decoder}
-    return Model(parts, vocabulary_size=13, outputs=(13, 12, 12))
+    return build_model(parts, vocabulary_size=13, outputs=(13, 12, 12))
 
 
 def updates(model, settings, pieces=1):

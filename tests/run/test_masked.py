@@ -11,7 +11,7 @@ from tests.fixtures import small
 from tests.fixtures.command import command
 from weft.config import recipe
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import build_model
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.predict.fill_mask import WORDS_PER_BLANK
@@ -250,7 +250,7 @@ def test_positions_beyond_the_short_window_learn_only_in_the_long_phase(tmp_path
         tables[share] = out.predictor.engine.model.embedders[0].positions.weight.detach()
     config = {**out.predictor.config, "embedder": {**out.predictor.config["embedder"]}}
     torch.manual_seed(Settings().seed)
-    fresh = Model(
+    fresh = build_model(
         config, vocabulary_size=len(out.predictor.space.tokenizer), outputs=out.predictor.space.size
     )
     moved = {s: (t - fresh.embedders[0].positions.weight).abs().amax(1) for s, t in tables.items()}

@@ -12,7 +12,7 @@ from tests.run.test_train import jsonl, settings, source
 from weft.batch import TokenStore
 from weft.explain import explain
 from weft.explain.run import run_explain
-from weft.model import Model
+from weft.model import build_model
 from weft.predict.neural import make_indexer
 from weft.predict.predictor import load
 from weft.run import Splits
@@ -234,7 +234,7 @@ def test_a_network_with_a_frame_reads_each_text_or_both(kind):
         "encoder": {"kind": "none"}, "pair": {"kind": kind}, "pool": {"kind": "first"},
         "head": {"kind": "linear"},
     }  # fmt: skip
-    model = Model(parts, vocabulary_size=len(tokenizer), outputs=2).eval()
+    model = build_model(parts, vocabulary_size=len(tokenizer), outputs=2).eval()
     index = make_indexer(model, tokenizer, 0, "head")
     texts, others = ["a dog is here", "the cat"], ["the cat runs", "a dog is here"]
     store = TokenStore(pairs=True)

@@ -23,7 +23,7 @@ from weft.decode.decoders import elmo
 from weft.decode.heads import lm
 from weft.decode.heads import mlm as hidden_words
 from weft.kernels.compile import compile_blocks, uncompile_blocks
-from weft.model import Model
+from weft.model import build_model
 from weft.runtime import Runtime, select_runtime
 from weft.tasks.classify import Classify
 from weft.tasks.language import LanguageModelling
@@ -86,11 +86,11 @@ def model(kind="gpt"):
         "decoder": DECODERS[kind],
         "generate": {},
     }
-    return Model(parts, vocabulary_size=V, outputs=(V, 2, 3))
+    return build_model(parts, vocabulary_size=V, outputs=(V, 2, 3))
 
 
 def pieces(kind="gpt", epochs=3, size=151):
-    spelled = TokenTypes(model(kind).head.decoder.subtoken_ids) if kind == "elmo" else None
+    spelled = TokenTypes(model(kind).head.decoder.pieces) if kind == "elmo" else None
     stream, ids = TokenStream(2, token_types=spelled), np.random.default_rng(0).integers(4, V, size)
     stream.append(ids.astype(np.int32), words=[str(i) for i in ids])
     return LMLoader(stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind != "gpt")
@@ -272,7 +272,7 @@ def answering(pool="cls", two=False, **embedder):
         "head": {"kind": "linear"},
     }
     pair = {"pair": {"kind": "joint"}} if two else {}
-    return Model(parts | pair, vocabulary_size=V, outputs=3)
+    return build_model(parts | pair, vocabulary_size=V, outputs=3)
 
 
 def texts(two=False, rows=40, epochs=9):
@@ -317,7 +317,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
 def test_what_is_fine_tuned_update_by_update(gpu, change, options):
     net = answering()
     torch.manual_seed(0)
-    net = Model({**net.parts, **change}, vocabulary_size=V, outputs=3)
+    net = build_model({**net.parts, **change}, vocabulary_size=V, outputs=3)
     tuned(gpu, texts(), net, **options)
     assert gpu.captures == 0
 
@@ -387,7 +387,7 @@ def of_hidden_words(follows, rows=3, window=9):
         6, np.arange(7, V), SpecialTokens((4,), (5,), (5,)), window, next_sentence=follows
     )
     batches = MLMLoader(documents.close(), masking, rows=rows, seed=1, epochs=1)
-    return Model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
+    return build_model(parts, vocabulary_size=V, outputs=(V, follows)), next(iter(batches))[0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from weft import config as configuration
 from weft.batch import TokenStore, inference_batches, labelled_batch
 from weft.batch import token_store as stores
 from weft.embed.bert import Bert
-from weft.model import Model
+from weft.model import build_model
 from weft.run import train, trainer
 from weft.run.neural import NeuralRun
 from weft.runtime import select_runtime
@@ -38,14 +38,16 @@ def filled(name, count=9):
     predictor = network(**MADE[name])
     model, index = predictor.engine.model, predictor.engine.indexer
     texts = [" ".join((LINES[i % 3] + " " + LINES[i % 2]).split()[: 2 + i]) for i in range(count)]
-    pairs = model.input_kind == "pairs"
-    store = TokenStore(index.subtoken_kinds, columns=1 if model.is_structured else 0, pairs=pairs)
-    if model.input_kind == "words":
+    pairs = model.traits.input_kind == "pairs"
+    store = TokenStore(
+        index.subtoken_kinds, columns=1 if model.traits.is_structured else 0, pairs=pairs
+    )
+    if model.traits.input_kind == "words":
         rows = index.sentence_rows([Example(text, words=tuple(text.split())) for text in texts])
     else:
         rows = index.rows(texts, others=texts[::-1] if pairs else ())
     for row in rows:
-        target = np.zeros((len(row.ids), 1), np.int64) if model.is_structured else 0
+        target = np.zeros((len(row.ids), 1), np.int64) if model.traits.is_structured else 0
         store.append(row.ids, target, 0, row.subtokens, row.parents, row.second)
     return model, store.close()
 
@@ -66,9 +68,10 @@ def test_vectors_are_what_they_would_be(name, tmp_path):
         assert torch.equal(got.lengths, want.lengths)
         assert got.cached == ()  # it was of the ids, not of the vectors
         batch.source.data.copy_(ids)
+        structured = model.traits.is_structured
         np.testing.assert_allclose(
-            model.run(batch.source).vector.detach() if not model.is_structured else 0,
-            model.pool_states(model.encode(want))[0].detach() if not model.is_structured else 0,
+            0 if structured else model.run(batch.source).vector.detach(),
+            0 if structured else model.pool_states(model.encode(want))[0].detach(),
             **CLOSE,
         )  # fmt: skip
 
@@ -81,11 +84,11 @@ def test_words_beside_what_an_elmo_knows_of_them(own, tmp_path):
         "embedder": [words, {**ELMO, "frozen": True, **own}, {"kind": "character-lstm"}],
         "encoder": {"kind": "none"}, "pool": {"kind": "mean"}, "head": {"kind": "linear"},
     }  # fmt: skip
-    model = Model(parts, vocabulary_size=20, outputs=2).eval()
+    model = build_model(parts, vocabulary_size=20, outputs=2).eval()
     store = TokenStore(2)
     for i in range(6):
         tokens = [f"{'ab' * (k + 1)}{i}" for k in range(i + 1)]
-        pieces = [maker(tokens) for maker in model.subtoken_encoders]
+        pieces = [part.subtoken_ids(tokens) for part in model.subtoken_embedders]
         store.append(np.arange(5, 6 + i), 0, 0, pieces)
     store.close()
     rows = np.array([5, 1, 2])

@@ -14,7 +14,7 @@ from tests.fixtures import small
 from weft import config
 from weft.batch import Padded, TokenStore, labelled_batch
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import build_model
 from weft.run import train
 from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
@@ -59,7 +59,7 @@ def model(encoder, pool="last", seed=0, **embedder):
         "pool": {"kind": pool},
         "head": {"kind": "linear", "dropout": 0.3},
     }
-    return Model(parts, vocabulary_size=11, outputs=2)
+    return build_model(parts, vocabulary_size=11, outputs=2)
 
 
 def elman(**options):
@@ -231,7 +231,7 @@ def test_vectors_that_know_their_context_have_read_the_text():
         "pool": {"kind": "cls"},
         "head": {"kind": "linear"},
     }
-    found = examine(Model(parts, vocabulary_size=11, outputs=2), TASK, batch(), CPU)
+    found = examine(build_model(parts, vocabulary_size=11, outputs=2), TASK, batch(), CPU)
     assert found.level == "good"
     assert found.verdict.startswith("Each vector of embedder 'bert' has read the text")
 
@@ -275,7 +275,7 @@ def test_frozen_and_sparse_tables_are_read_too():
     for sparse in (False, True):
         parts["embedder"] = {"kind": "word-ngrams", "width": 7, "buckets": 31, "sparse": sparse}
         torch.manual_seed(0)
-        net = Model(parts, vocabulary_size=11, outputs=2)
+        net = build_model(parts, vocabulary_size=11, outputs=2)
         gradients.append(examine(net, TASK, batch(), CPU).layers["embedder"]["gradient"])
     assert gradients[0] == pytest.approx(gradients[1], rel=1e-3)
     assert gradients[0] > 0

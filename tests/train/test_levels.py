@@ -7,7 +7,7 @@ from weft.attend.lora import LoRA, add_lora, merge_lora
 from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import build_model
 from weft.train.optim import RATE_FACTOR, Unfreezing, build_optimisers, layer_groups
 from weft.train.settings import Settings
 
@@ -27,7 +27,7 @@ SMALL = {
 
 
 def model(**more):
-    return Model({"embedder": SMALL | more, **PARTS}, vocabulary_size=23, outputs=3)
+    return build_model({"embedder": SMALL | more, **PARTS}, vocabulary_size=23, outputs=3)
 
 
 def rates(built, settings):
@@ -76,7 +76,7 @@ def test_rates_that_make_no_sense(settings, told):
 
 @pytest.mark.parametrize("settings", [{"layer_decay": 0.9}, {"unfreeze_epochs": 1.0}], ids=str)
 def test_rates_of_layers_where_there_are_none(settings):
-    built = Model(
+    built = build_model(
         {"embedder": {"kind": "lookup", "width": 6}, **PARTS}, vocabulary_size=23, outputs=3
     )
     with pytest.raises(UserError, match=f"train.{next(iter(settings))} needs a pre-trained"):

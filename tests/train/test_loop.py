@@ -8,7 +8,7 @@ from torch import nn
 
 from weft.batch import BatchLoader, Position, TokenStore
 from weft.decode.decoders.elmo import BiLM
-from weft.model import Model
+from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
 from weft.train import loop
@@ -34,7 +34,7 @@ def store(rows=20):
 
 def model(parts=PARTS):
     torch.manual_seed(0)
-    return Model(parts, vocabulary_size=11, outputs=2)
+    return build_model(parts, vocabulary_size=11, outputs=2)
 
 
 def batches(rows=20, size=5, epochs=2):

@@ -1,55 +1,56 @@
 """Real processes: killed in the middle of a trial, or several at one search."""
 
-import os
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.processes import ForkedCommand, ForkedProcess
 from tests.tune.test_search import STRENGTH, WORDS, run, settings, tfidf
 from weft.tune import study
 
 ROOT = Path(__file__).parents[2]
-# Tunes, but stays for ever in the trial whose folder has a certain name.
-STUCK = """
-import sys, time
-from weft import config
-from weft.tune import parse, trial, tune
-train = trial.train
-def slow(given, folder, **options):
-    if folder.name == sys.argv[3]:
-        folder.mkdir(parents=True)
-        print("here", flush=True)
-        time.sleep(600)
-    return train(given, folder, **options)
-trial.train = slow
-given = {"data.train": sys.argv[1], "data.dev_fraction": 0.3}
-base = config.recipe("tfidf").with_values(given, "test")
-tune(base, sys.argv[2], search=parse([sys.argv[4]]), sampler="random", trials=4, seeds=0)
-"""
 
-# Takes trials as fast as it can and trains none of them.
-RACE = """
-import sys
-from pathlib import Path
-from weft.tune.study import Limits, Study
-study, count = Study(Path(sys.argv[1])), 0
-while taken := study.claim(Limits(sampler="random", trials=17)):
-    study.finish(taken, 0.0)
-    count += 1
-print(count)
-"""
+
+def tune_until_stuck(data: str, out: str, folder: str, ready: str) -> None:
+    """Tune, but stay for ever in the trial whose folder has a certain name."""
+    from weft import config
+    from weft.tune import parse, trial, tune
+
+    train = trial.train
+
+    def stay(given, place, **options):
+        if place.name == folder:
+            place.mkdir(parents=True)
+            Path(ready).touch()
+            time.sleep(600)
+        return train(given, place, **options)
+
+    trial.train = stay
+    values = {"data.train": data, "data.dev_fraction": 0.3}
+    base = config.recipe("tfidf").with_values(values, "test")
+    tune(base, out, search=parse([STRENGTH]), sampler="random", trials=4, seeds=0)
+
+
+def claim_trials(out: str, count_file: str) -> None:
+    """Take trials as fast as possible and train none of them."""
+    search, count = study.Study(Path(out)), 0
+    while claimed := search.claim(study.Limits(sampler="random", trials=17)):
+        search.finish(claimed, 0.0)
+        count += 1
+    Path(count_file).write_text(str(count))
 
 
 def stuck(base, out, folder):
     """Start a search in another process and kill it in the middle of one trial."""
-    words = [sys.executable, "-c", STUCK, base["data"]["train"], str(out), folder, STRENGTH]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "here\n"
-        os.kill(process.pid, signal.SIGKILL)
+    ready = out.with_name(f"ready-{folder}")
+    process = ForkedProcess(tune_until_stuck, base["data"]["train"], str(out), folder, str(ready))
+    while not ready.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
 
 
 def test_a_killed_trial_is_tried_again_and_nothing_else(tmp_path):
@@ -78,9 +79,10 @@ def test_a_trial_that_kills_its_process_every_time_is_given_up(tmp_path, monkeyp
 def test_a_race_for_trials_gives_each_of_them_once(tmp_path):
     base, out = tfidf(tmp_path), tmp_path / "out"
     run(base, out, trials=1)
-    words = [sys.executable, "-c", RACE, str(out)]
-    racers = [subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(3)]
-    counts = [int(racer.communicate(timeout=100)[0]) for racer in racers]
+    files = [tmp_path / f"count-{i}" for i in range(3)]
+    racers = [ForkedProcess(claim_trials, str(out), str(file)) for file in files]
+    assert [racer.wait(100) for racer in racers] == [0, 0, 0]
+    counts = [int(file.read_text()) for file in files]
     found = run(base, out, trials=17)
     assert sum(counts) == 16
     assert len(found.rows) == 17
@@ -89,28 +91,15 @@ def test_a_race_for_trials_gives_each_of_them_once(tmp_path):
 
 def test_two_commands_share_one_search(tmp_path):
     base, out = tfidf(tmp_path), tmp_path / "out"
-    words = [sys.executable, "-m", "weft", "tune", "--recipe", "tfidf", "-o", str(out)]
-    words += [
-        "--train",
-        base["data"]["train"],
-        "--set",
-        "data.dev_fraction=0.3",
-        "--search",
-        STRENGTH,
-    ]
+    words = ["tune", "--recipe", "tfidf", "-o", out, "--train", base["data"]["train"]]
+    words += ["--set", "data.dev_fraction=0.3", "--search", STRENGTH]
     words += ["--sampler", "random", "--trials", "5", "--seeds", "1"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    both = [
-        subprocess.Popen(
-            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(2)
-    ]
+    both = [ForkedCommand(*words, folder=ROOT) for _ in range(2)]
     for process in both:
-        _, err = process.communicate(timeout=100)
-        assert process.returncode == 0, err.decode()
-        # Each hears of every trial that ended while it was there, whoever trained it.
-        assert b"trial 5: complete" in err
+        done = process.finish()
+        assert done.status == 0, done.err
+        # Each reports every trial that ended while it ran, whichever of them trained it.
+        assert "trial 5: complete" in done.err
     found = run(base, out, trials=5, seeds=1)
     assert [row.state for row in found.rows] == ["complete"] * 5
     alone = run(base, tmp_path / "alone", trials=5, seeds=1)

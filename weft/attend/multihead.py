@@ -97,7 +97,8 @@ class MultiHeadAttention(nn.Module):
 
     def merge_heads(self, context: Tensor) -> Tensor:
         steps = context.transpose(1, 2).flatten(2)  # (B, T, N*K)
-        return self.output(steps)
+        merged: Tensor = self.output(steps)
+        return merged
 
     @torch.no_grad()
     def fuse_qkv(self) -> None:

@@ -161,7 +161,9 @@ class _PackedBlock:
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
 
-_PACKED: "weakref.WeakKeyDictionary[Any, tuple[tuple, PackedBlocks]]" = weakref.WeakKeyDictionary()
+_PACKED: "weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], PackedBlocks]]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _split_chunks(lengths: np.ndarray, width: int, threads: int) -> Iterator[PackedChunk]:

@@ -70,7 +70,8 @@ class Additive(nn.Module):
 
     def prepare(self, memory: Tensor) -> Tensor:
         """Project the memory once for all queries, (B, S, H)."""
-        return self.memory(memory)
+        keys: Tensor = self.memory(memory)
+        return keys
 
     def compare(self, query: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
         """Score queries against a prepared memory; `coverage` is (B, S)."""
@@ -79,7 +80,8 @@ class Additive(nn.Module):
             had = coverage[..., None].to(self.cover.weight.dtype)  # (B, S, 1)
             keys = keys + self.cover(had)  # (B, S, H)
         pairs = self.query(query)[:, :, None] + keys[:, None]  # (B, Q, S, H)
-        return self.weigh(pairs.tanh()).squeeze(-1)
+        scores: Tensor = self.weigh(pairs.tanh()).squeeze(-1)  # (B, Q, S)
+        return scores
 
 
 @register("score", "dot")

@@ -34,7 +34,8 @@ class EmbeddingSum(Compilable):
         self, parts: list[Tensor], dropout: nn.Dropout, norm: nn.Module | None, dtype: torch.dtype
     ) -> Tensor:
         total = sum(parts[1:], parts[0])
-        return dropout(total if norm is None else norm(total)).to(dtype)
+        dropped: Tensor = dropout(total if norm is None else norm(total))
+        return dropped.to(dtype)
 
 
 class FinalNorm(nn.LayerNorm, Compilable):
@@ -95,4 +96,6 @@ class TransformerBlock(Compilable):
         return self.feed_norm(x + self.dropout(self._feed_forward(x))).to(kind), weights
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.feed_out(self.inner(self.activation(self.feed_in(x))))
+        inner = self.inner(self.activation(self.feed_in(x)))
+        out: Tensor = self.feed_out(inner)
+        return out

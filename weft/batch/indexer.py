@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,9 +28,13 @@ from weft.tokens.word_segmenter import WordSegmenter
 
 MAX_SENTENCE_WORDS = 10_000  # words of a row of a model that has no limit
 
-SubtokenEncoder = Callable[
-    [Sequence[str]], list[list[int]]
-]  # tokens as they stand in the text -> ids
+
+class SubtokenEncoder(Protocol):
+    """Splits tokens, as they stand in the text, into sub-token ids."""
+
+    max_bytes: int | None  # bytes of a token that are read; None: all
+
+    def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]: ...
 
 
 def _text_name(i: int) -> str:
@@ -96,10 +100,11 @@ class Indexer:
     @property
     def _byte_limits(self) -> list[int | None]:
         """The byte limit of each subtoken encoder; None for no limit."""
-        return [
-            getattr(getattr(make, "__self__", None), "max_bytes", None)
-            for make in self.subtoken_encoders
-        ]
+        return [encoder.max_bytes for encoder in self.subtoken_encoders]
+
+    def _subtokens(self, words: Sequence[str]) -> tuple[list[list[int]], ...]:
+        """Return the sub-token ids of each word, of every kind."""
+        return tuple(encoder.subtoken_ids(words) for encoder in self.subtoken_encoders)
 
     @property
     def subtoken_kinds(self) -> int:
@@ -199,7 +204,9 @@ class Indexer:
             for here in self._split_words(cut_words, len(ids), size, one, i):
                 # Counted from 1: a 0 is no piece.
                 subword_ids = [[p + 1 for p in some] for some in cut_words[here]]
-                subtokens = tuple(make(words[here]) for make in self.subtoken_encoders)
+                subtokens = tuple(
+                    encoder.subtoken_ids(words[here]) for encoder in self.subtoken_encoders
+                )
                 subtokens = (subword_ids, *subtokens) if self.subwords else subtokens
                 yield Row(
                     i, ids[here], subtokens, fraction, spans[here], 0, words[here], here.start,
@@ -277,8 +284,8 @@ class Indexer:
                 ids[-1] = np.array([self.tokenizer.unknown], np.int32)
                 spans[-1] = np.zeros((1, 2), np.int32)
             words = [text[start:end] for start, end in spans[-1].tolist()]
-            for rows, make in zip(subtokens, self.subtoken_encoders, strict=True):
-                rows += make(words)
+            for rows, encoder in zip(subtokens, self.subtoken_encoders, strict=True):
+                rows += encoder.subtoken_ids(words)
         framed, second = self.frame.wrap(*ids)
         offsets = self.frame.spans(*spans)
         return Row(i, framed, tuple(subtokens), fraction, offsets, second=second)
@@ -299,7 +306,9 @@ class Indexer:
             ids[[bool(word) for word in nodes.words]] = leaves
             seen = self.distinguishes(leaves, example.words)
             fraction = float(seen.mean()) if len(seen) else 0.0
-            subtokens = tuple(make(nodes.words) for make in self.subtoken_encoders)
+            subtokens = tuple(
+                encoder.subtoken_ids(nodes.words) for encoder in self.subtoken_encoders
+            )
             spans = np.array(example.places, np.int32).reshape(-1, 2)
             yield Row(
                 i, ids, subtokens, fraction, spans, 0, example.words, 0, nodes.parents,
@@ -366,7 +375,12 @@ class Indexer:
         if longest is not None:
             clipped = sum(len(word.encode("utf-8", "replace")) > longest for word in words)
         return Row(
-            i, ids, tuple(make(words) for make in self.subtoken_encoders), fraction, spans, clipped
+            i,
+            ids,
+            tuple(encoder.subtoken_ids(words) for encoder in self.subtoken_encoders),
+            fraction,
+            spans,
+            clipped,
         )
 
 

@@ -38,7 +38,8 @@ class TokenTypes:
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """(..., 1+W) the id of each form, then its pieces."""
-        return self._rows[numbers].astype(np.int64)
+        rows: np.ndarray = self._rows[numbers].astype(np.int64)
+        return rows
 
     def _add(self, form: tuple[int, str]) -> int:
         (subtokens,) = self.encode_subtokens([form[1]])

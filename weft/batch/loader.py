@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ class Batch:
     source: Padded
     rows: np.ndarray  # their numbers in the store: for messages, and to put answers back in order
 
-    def to(self, device: Any) -> "Batch":
+    def to(self, device: torch.device | str) -> "Batch":
         return replace(self, source=self.source.to(device))
 
     def __len__(self) -> int:
@@ -35,7 +36,7 @@ class LabelledBatch(Batch):
     count: int  # what the loss is a sum over
     carried: Any = None  # the state in which the rows begin, where each goes on from another
 
-    def to(self, device: Any) -> "LabelledBatch":
+    def to(self, device: torch.device | str) -> "LabelledBatch":
         target = self.target.to(device, non_blocking=True)
         return replace(self, source=self.source.to(device), target=target)
 
@@ -95,12 +96,10 @@ class BatchLoader:
         within = min(position.batch / self.per_epoch, 1.0)
         return min((position.epoch + within) / max(self.epochs, 1), 1.0)
 
-    @property
+    @cached_property
     def per_epoch(self) -> int:
         """Batches in the first epoch; others may differ by a few, as lengths fall differently."""
-        if not hasattr(self, "_per_epoch"):
-            self._per_epoch = max(sum(1 for _ in self._plan(0)), 1)
-        return self._per_epoch
+        return max(sum(1 for _ in self._plan(0)), 1)
 
     def _plan(self, epoch: int) -> Iterator[Any]:
         return shuffle_batches(

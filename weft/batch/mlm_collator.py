@@ -266,7 +266,8 @@ def _choose_whole_words(
     prob = (wanted[:, None] - start) / (stop - start)
     luck = np.take_along_axis(draw.random(words.shape), start, 1)
     taken = (luck < prob) & (stop <= most)
-    return taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
+    chosen: np.ndarray = taken | (~taken.any(1, keepdims=True) & (start == 0) & (stop <= most))
+    return chosen
 
 
 def mask_tokens(

@@ -6,7 +6,6 @@ B rows in a batch   T steps of the longest row   W subtokens of a token; any fur
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +70,7 @@ class Padded:
         object.__setattr__(out, "data", data.masked_fill(~keep, 0))
         return out
 
-    def to(self, device: Any) -> "Padded":
+    def to(self, device: torch.device | str) -> "Padded":
         data, subtokens, cached = (
             tuple(t.to(device, non_blocking=True) for t in some)
             for some in ((self.data,), self.subtokens, self.cached)

@@ -16,6 +16,8 @@ import torch
 
 from weft.batch.padded import Padded, pad
 
+Target = np.ndarray | int | float  # of one example: a table, a class, a number
+
 MAX_MEMORY_BYTES = 256 * 2**20  # bytes of ids that one store may keep in memory
 MAX_CACHE_BYTES = 2**30  # and of cached features
 
@@ -23,7 +25,9 @@ MAX_CACHE_BYTES = 2**30  # and of cached features
 class SpillArray:
     """An append-only array of numbers that moves to an unnamed file when it grows past `memory`."""
 
-    def __init__(self, dtype: Any, folder: Path | None = None, memory: int = MAX_MEMORY_BYTES):
+    def __init__(
+        self, dtype: type[np.generic], folder: Path | None = None, memory: int = MAX_MEMORY_BYTES
+    ):
         self.dtype, self.memory, self.folder = np.dtype(dtype), memory, folder
         self.size = 0
         self._buffer = bytearray()
@@ -89,7 +93,8 @@ class RaggedTables:
     def counts(self, rows: np.ndarray) -> np.ndarray:
         """(B,) the lines of each table."""
         ends = np.frombuffer(self._ends, np.int64)
-        return (ends[rows + 1] - ends[rows]) // self.width
+        lines: np.ndarray = (ends[rows + 1] - ends[rows]) // self.width
+        return lines
 
     def padded(self, rows: np.ndarray) -> np.ndarray:
         """(B, longest, width) with -1 behind the end of each."""
@@ -154,7 +159,7 @@ class TokenStore:
     def append(
         self,
         ids: np.ndarray,
-        target: Any,
+        target: Target,
         line: int = 0,
         subtokens: Sequence[list[list[int]]] = (),
         parents: np.ndarray | None = None,
@@ -267,7 +272,7 @@ class _Subtokens:
         return out
 
 
-def _is_float(targets: list[Any]) -> bool:
+def _is_float(targets: list[Target]) -> bool:
     first = targets[0] if targets else 0
     return isinstance(first, float) or (
         isinstance(first, np.ndarray) and np.issubdtype(first.dtype, np.floating)

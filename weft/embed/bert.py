@@ -92,7 +92,7 @@ class Bert(TransformerEmbedder):
             for _ in range(layers)
         )  # fmt: skip
         for block in self.blocks:
-            block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
+            block.attention.dropout = attention_dropout  # type: ignore[union-attr]
         self.mix = ScalarMix(layers + 1) if mix else None
         self._initialise(lora)
 
@@ -150,4 +150,5 @@ class Bert(TransformerEmbedder):
                 segments = torch.where((kinds > 0)[..., None], table[1], segments)  # (B, S, E)
             parts.append(segments)
         kind = kind or self.table.weight.dtype
-        return self.enter(self.entrance(parts, self.dropout, self.norm, kind)).to(kind)
+        states: Tensor = self.enter(self.entrance(parts, self.dropout, self.norm, kind))
+        return states.to(kind)

@@ -15,6 +15,7 @@ from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 BEGIN_WORD, END_WORD = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
@@ -58,7 +59,7 @@ def _fixed_generator() -> torch.Generator:
     return torch.Generator().manual_seed(1)
 
 
-class CharacterEmbedder(nn.Module):
+class CharacterEmbedder(nn.Module, Embedder):
     """Base class of embedders that read the bytes of words.
 
     Padding tokens are skipped. Outside training each distinct word of a batch is embedded once,
@@ -70,6 +71,7 @@ class CharacterEmbedder(nn.Module):
     # In training too, embed each distinct word once, with one dropout mask. CPU only: on a GPU
     # the number of distinct words would need a synchronisation.
     dedupe_in_training = False
+    reads_subtokens = True
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the byte ids of each token, from 1; 0 is padding."""
@@ -153,7 +155,8 @@ class CharacterCNN(CharacterEmbedder):
         W = spelled.shape[1]
         strongest = [_max_over_windows(conv(letters), lengths, W) for conv in self.convolutions]
         features = self.activation(torch.cat(strongest, dim=1))  # (M, F)
-        return self.project(self.dropout(self.highway(features)))
+        vectors: Tensor = self.project(self.dropout(self.highway(features)))
+        return vectors
 
 
 def _max_over_windows(responses: Tensor, lengths: Tensor, steps: int) -> Tensor:
@@ -196,4 +199,5 @@ class CharacterLSTM(CharacterEmbedder):
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, ahead.shape[2])
         ends = torch.cat([ahead.gather(1, last), back.gather(1, last)], dim=2)
         states = ends.squeeze(1)  # (M, 2*H)
-        return self.project(self.dropout(states))
+        vectors: Tensor = self.project(self.dropout(states))
+        return vectors

@@ -15,6 +15,7 @@ from weft.attend.lora import add_lora
 from weft.batch import Padded
 from weft.errors import UserError
 from weft.kernels.cpu.linear import WeightDtype
+from weft.protocols import Embedder
 from weft.tokens.special_tokens import SpecialTokens
 
 SubwordPooling = Literal["first", "mean", "last"]
@@ -44,7 +45,7 @@ class ScalarMix(nn.Module):
 
     def mix_concatenated(self, layers: Tensor) -> Tensor:
         """Mix concatenated layers (B, S, L*H) into (B, S, H)."""
-        return self(layers.chunk(len(self.scores), -1))
+        return self.forward(layers.chunk(len(self.scores), -1))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
         weights = self.weights.to(layers[0].dtype).unbind()
@@ -52,7 +53,7 @@ class ScalarMix(nn.Module):
         return self.gamma.to(layers[0].dtype) * mixed  # (B, S, H)
 
 
-class Contextual(nn.Module):
+class Contextual(nn.Module, Embedder):
     """An embedder whose vector of a token depends on all the others.
 
     Its input is token ids within the special tokens of its `frame`, or words with their subword
@@ -66,11 +67,16 @@ class Contextual(nn.Module):
     frame: SpecialTokens
     subword_pooling: SubwordPooling
     mix: ScalarMix | None
-    subwords = True  # needs the subwords of words
+    subwords = True
+    has_frozen_features = True
     model: str
     frozen = False  # only the scalar mix is trained
     dropout: nn.Dropout
     weight_dtype: WeightDtype = "float32"  # of weights in CPU inference
+
+    @property
+    def scalar_mix(self) -> ScalarMix | None:
+        return self.mix
 
     def layers(self, x: Padded) -> list[Tensor]:
         """Return the states (B, S, H) after the embedding and after each layer."""
@@ -167,6 +173,8 @@ class TransformerEmbedder(Contextual):
     """A contextual embedder made of Transformer blocks over embedding tables."""
 
     causal = False  # attend to earlier steps only
+    has_attention = True
+    table: nn.Embedding
     blocks: nn.ModuleList
 
     def train(self, mode: bool = True) -> "TransformerEmbedder":
@@ -176,7 +184,11 @@ class TransformerEmbedder(Contextual):
             part.train(mode and part is self.mix)
         return self
 
-    def weights(self, x: Padded) -> list[Tensor]:
+    @property
+    def token_table(self) -> nn.Embedding:
+        return self.table
+
+    def attention_weights(self, x: Padded) -> list[Tensor]:
         """Return the attention weights, one (B, N, S, S) tensor per layer."""
         states, layers = self._embed(x), []
         for block in self.blocks:

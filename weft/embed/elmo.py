@@ -16,6 +16,7 @@ from weft.embed.activations import check_sizes
 from weft.embed.characters import CharacterCNN, encode_word, reverse_rows
 from weft.embed.contextual import ScalarMix
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 Filters = tuple[tuple[int, ...], ...]
@@ -133,7 +134,8 @@ class BiLMNetwork(nn.Module):
 
     def embed_words(self, x: Padded) -> Padded:
         """(B, T, W) bytes -> (B, T, E), a vector a word without its context."""
-        return self.characters(x)
+        words: Padded = self.characters(x)
+        return words
 
     def boundary_vector(self) -> Tensor:
         """Return the vector (E,) of the sentence boundary."""
@@ -142,7 +144,7 @@ class BiLMNetwork(nn.Module):
         )
         return self.characters.embed_words(spelled)[0]
 
-    def zero_state(self, rows: int, sides: int, device: Any = None) -> BiLMState:
+    def zero_state(self, rows: int, sides: int, device: torch.device | None = None) -> BiLMState:
         """Return the zero state before the first step."""
         like = self.characters.table.weight
         shape = (rows, sides, len(self.layers))
@@ -199,7 +201,7 @@ def _final_state(steps: Sequence[Tensor], before: Tensor, lengths: Tensor | None
 
 
 @register("embedder", "elmo")
-class Elmo(nn.Module):
+class Elmo(nn.Module, Embedder):
     """ELMo vectors: the states of a forward and a backward language model at each word.
 
     The states of both lie side by side, in each of the `layers` and in the one below, which is the
@@ -208,6 +210,9 @@ class Elmo(nn.Module):
     learned, those of the mix are. `dropout` is on the vectors that come out. The paper's sizes are
     width 512, hidden 4096, and filters up to [6, 512] and [7, 1024].
     """
+
+    reads_subtokens = True
+    has_frozen_features = True
 
     def __init__(
         self,
@@ -237,6 +242,10 @@ class Elmo(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.network.requires_grad_(not frozen)
 
+    @property
+    def scalar_mix(self) -> ScalarMix | None:
+        return self.mix
+
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the byte ids of each token, from 1; 0 is padding."""
         return self.network.characters.subtoken_ids(words)
@@ -258,6 +267,10 @@ class Elmo(nn.Module):
             forward, backward = states[:, :, 1:]  # (B, T, E) each
             layers.append(torch.cat([forward, reverse_rows(backward, lengths)], 2))
         return layers
+
+    def layer(self, x: Padded, number: int) -> Padded:
+        """Return the vectors of one layer; 0 is the words from their characters."""
+        return x.with_data(self.layers(x)[number])
 
     def forward(self, x: Padded) -> Padded:
         return self.from_cached(x, self.frozen_features(x).data)

@@ -11,11 +11,12 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions, SinusoidalPositions
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 
 @register("embedder", "vectors")
-class FeatureEmbedder(nn.Module):
+class FeatureEmbedder(nn.Module, Embedder):
     """A linear map of each vector of a matrix, optionally with its position added.
 
     `features` is how many numbers a vector has; 0 lets a run read it off its first matrix.

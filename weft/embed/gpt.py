@@ -76,7 +76,7 @@ class Gpt(TransformerEmbedder):
             for _ in range(layers)
         )  # fmt: skip
         for block in self.blocks:
-            block.attention.dropout = attention_dropout  # type: ignore[union-attr, assignment]
+            block.attention.dropout = attention_dropout  # type: ignore[union-attr]
         self.norm = nn.LayerNorm(hidden, eps)
         self.mix = ScalarMix(layers + 1) if mix else None
         self._initialise(layers, lora)
@@ -105,12 +105,16 @@ class Gpt(TransformerEmbedder):
     def last(self, x: Padded) -> Tensor:
         """Return the states (B, S, H) after the last block."""
         if ready := pack_blocks(self.blocks, self.weight_dtype):
-            return self.norm(ready.last(x, self._step_embedder(x), causal=True))
+            return self._norm(ready.last(x, self._step_embedder(x), causal=True))
         # No mask is needed: padding is at the end, and attention is causal.
         states = self._embed(x)
         for block in self.blocks:
             states, _ = block(states, causal=True)
-        return self.norm(states)
+        return self._norm(states)
+
+    def _norm(self, states: Tensor) -> Tensor:
+        normed: Tensor = self.norm(states)
+        return normed
 
     def _embed(self, x: Padded) -> Tensor:
         """Embed words and positions for the first block."""
@@ -126,4 +130,6 @@ class Gpt(TransformerEmbedder):
         return lambda positions: self._sum(ids[positions], positions % steps)
 
     def _sum(self, ids: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.table(ids) + self.positions(positions))
+        summed: Tensor = self.table(ids) + self.positions(positions)
+        dropped: Tensor = self.dropout(summed)
+        return dropped

@@ -12,11 +12,12 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.vector_files.text import read_vectors
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 
 @register("embedder", "lookup")
-class Lookup(nn.Module):
+class Lookup(nn.Module, Embedder):
     """A table with one row a vocabulary entry, random or from a file of word vectors.
 
     The constructor never opens `vectors`: a saved model holds its table and needs no file. The
@@ -64,6 +65,10 @@ class Lookup(nn.Module):
         self.table.weight.requires_grad_(not frozen)
         self.dropout = nn.Dropout(dropout)
         self.word_dropout = word_dropout
+
+    @property
+    def token_table(self) -> nn.Embedding:
+        return self.table
 
     def initialise(self, vocabulary: Sequence[str]) -> int:
         """Copy the file's vectors of known entries; return how many there are."""

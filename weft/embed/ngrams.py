@@ -15,6 +15,7 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.subwords import fnv1a, ngram_hashes
 from weft.errors import UserError
+from weft.protocols import Embedder
 from weft.registry import register
 
 MODULUS = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
@@ -59,13 +60,15 @@ def _embed_bags(ids: Tensor, table: nn.EmbeddingBag) -> Tensor:
     if not ids.numel():
         return table.weight.new_zeros(B, T, table.embedding_dim)
     summed = table(ids.reshape(B * T, W))
-    vectors = summed.view(B, T, -1)  # (B, T, E)
+    vectors: Tensor = summed.view(B, T, -1)  # (B, T, E)
     return vectors
 
 
 @register("embedder", "ngrams")
-class Ngrams(nn.Module):
+class Ngrams(nn.Module, Embedder):
     """A word is the mean (or sum) of its hashed character n-grams and itself; none is unknown."""
+
+    reads_subtokens = True
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class Ngrams(nn.Module):
 
 
 @register("embedder", "word-ngrams")
-class WordNgrams(nn.Module):
+class WordNgrams(nn.Module, Embedder):
     """A word's row plus the rows of the hashed word n-grams that end at it.
 
     Under the mean pool this is fastText's classifier input, up to a constant. With `sparse`
@@ -128,6 +131,10 @@ class WordNgrams(nn.Module):
             )
             _init_uniform(self.ngrams.weight)
         self.dropout = nn.Dropout(dropout)
+
+    @property
+    def token_table(self) -> nn.Embedding:
+        return self.table
 
     def forward(self, x: Padded) -> Padded:
         vectors = self.table(x.data)  # (B, T, E)

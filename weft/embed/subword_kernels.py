@@ -9,7 +9,7 @@ import numpy as np
 from weft.embed.subwords import FNV_PRIME, FNV_START
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def compose(text, ends, uncut, table, words, shortest, longest, out):  # type: ignore[no-untyped-def]
     """Add up the rows of each word's n-grams as `Subwords.vector` does, into `out` (V, E).
 
@@ -33,7 +33,7 @@ def compose(text, ends, uncut, table, words, shortest, longest, out):  # type: i
         out[row] *= np.float32(1 / rows)
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def _add_ngrams(marked, table, words, shortest, longest, vector):  # type: ignore[no-untyped-def]
     """Add the rows of the n-grams of one marked word; how many there are."""
     size, buckets, rows = len(marked), len(table) - words, 0

@@ -79,7 +79,8 @@ class Subwords:
             return np.zeros(self.table.shape[1], np.float32)
         # Row after row in float32 and one product, in fastText's order.
         total: np.ndarray = np.asarray(self.table[rows], np.float32).sum(axis=0, dtype=np.float32)
-        return total * np.float32(1 / len(rows))
+        mean: np.ndarray = total * np.float32(1 / len(rows))
+        return mean
 
     def compose(self, words: Sequence[str]) -> np.ndarray:
         """The vectors of the whole vocabulary, (V, E)."""

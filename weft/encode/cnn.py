@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import register
 
 
@@ -54,11 +55,12 @@ class Convolution(nn.Module):
         states = self.activation(torch.cat(features, dim=1).transpose(1, 2))  # (B, R, H)
         if self.shortcut is not None:
             states = states + self.shortcut(x[:, :: self.stride])  # (B, R, H)
-        return self.norm(states)
+        normed: Tensor = self.norm(states)
+        return normed
 
 
 @register("encoder", "cnn")
-class CNN(nn.Module):
+class CNN(nn.Module, Encoder):
     """`hidden` filters of each width, every `stride` steps, in `layers` layers.
 
     Window centres lie at steps 0, stride, 2·stride…, so a text of n steps leaves ⌈n/stride⌉ per

@@ -11,11 +11,12 @@ from torch import nn
 
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
+from weft.protocols import Encoder
 from weft.registry import register
 
 
 @register("encoder", "mlp")
-class MLP(nn.Module):
+class MLP(nn.Module, Encoder):
     """h₁ = the `window` vectors around a step, concatenated; hᵢ₊₁ = φ(Wᵢ hᵢ + bᵢ), `layers` times.
 
     Past either end of the text a window sees zeros. An even window has its extra step ahead.

@@ -11,11 +11,12 @@ from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import register
 
 
 @register("encoder", "none")
-class PassThrough(nn.Module):
+class PassThrough(nn.Module, Encoder):
     """The embeddings unchanged, for embedders that have seen the context or for no context."""
 
     def __init__(self, input_size: int):
@@ -28,7 +29,7 @@ class PassThrough(nn.Module):
 
 
 @register("encoder", "bag")
-class Bag(nn.Module):
+class Bag(nn.Module, Encoder):
     """The embeddings, optionally projected to `hidden`; the pool sums or averages them.
 
     This is the baseline that every other encoder must beat.
@@ -56,7 +57,7 @@ class Bag(nn.Module):
 
 
 @register("encoder", "highway")
-class HighwayEncoder(nn.Module):
+class HighwayEncoder(nn.Module, Encoder):
     """Highway layers (Srivastava et al. 2015) that start close to the identity."""
 
     def __init__(

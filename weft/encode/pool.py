@@ -10,13 +10,14 @@ from weft import registry
 from weft.attend.scores import attend, masked_softmax
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
+from weft.protocols import Pool
 from weft.registry import register
 
 Pooled = tuple[Tensor, Tensor | None]  # (B, H') and, from attention, (B, T)
 
 
 @register("pool", "none")
-class NoPool(nn.Module):
+class NoPool(nn.Module, Pool):
     """All states as they are, for heads that answer at every word."""
 
     def __init__(self, input_size: int):
@@ -28,7 +29,7 @@ class NoPool(nn.Module):
 
 
 @register("pool", "mean")
-class MeanPool(nn.Module):
+class MeanPool(nn.Module, Pool):
     """The average of the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -40,7 +41,7 @@ class MeanPool(nn.Module):
 
 
 @register("pool", "sum")
-class SumPool(nn.Module):
+class SumPool(nn.Module, Pool):
     """The sum of the real steps."""
 
     def __init__(self, input_size: int):
@@ -52,7 +53,7 @@ class SumPool(nn.Module):
 
 
 @register("pool", "max")
-class MaxPool(nn.Module):
+class MaxPool(nn.Module, Pool):
     """The largest value of each feature over the real steps; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -64,7 +65,7 @@ class MaxPool(nn.Module):
 
 
 @register("pool", "mean+max")
-class MeanMaxPool(nn.Module):
+class MeanMaxPool(nn.Module, Pool):
     """Average and maximum, side by side."""
 
     def __init__(self, input_size: int):
@@ -77,7 +78,7 @@ class MeanMaxPool(nn.Module):
 
 
 @register("pool", "first")
-class FirstPool(nn.Module):
+class FirstPool(nn.Module, Pool):
     """The first step: [CLS], where one stands there; with `normalise`, of length one."""
 
     def __init__(self, input_size: int, normalise: bool = False):
@@ -90,7 +91,7 @@ class FirstPool(nn.Module):
 
 
 @register("pool", "cls")
-class CLSPool(nn.Module):
+class CLSPool(nn.Module, Pool):
     """The first step through one more layer, as BERT reads its [CLS] (Devlin et al. 2019).
 
     The activation is tanh in BERT and RoBERTa, relu in DistilBERT, gelu in ELECTRA.
@@ -113,7 +114,7 @@ class CLSPool(nn.Module):
 
 
 @register("pool", "last")
-class LastPool(nn.Module):
+class LastPool(nn.Module, Pool):
     """The state that has read everything.
 
     Of a one-way encoder, the last real step; of a two-way one, the forward half of the last real
@@ -135,7 +136,7 @@ class LastPool(nn.Module):
 
 
 @register("pool", "attention")
-class AttentionPool(nn.Module):
+class AttentionPool(nn.Module, Pool):
     """The average under attention to a learned query, scored in any of the four ways."""
 
     def __init__(self, input_size: int, score: str = "additive"):
@@ -152,7 +153,7 @@ class AttentionPool(nn.Module):
 
 
 @register("pool", "last-attention")
-class LastAttentionPool(nn.Module):
+class LastAttentionPool(nn.Module, Pool):
     """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step."""
 
     def __init__(self, input_size: int, hidden: int = 0):

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.characters import reverse_rows
+from weft.protocols import Encoder
 from weft.registry import register
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -23,7 +24,7 @@ DIRECTION_NAMES = (" forward", " backward")
 
 
 @register("encoder", "rnn")
-class Recurrent(nn.Module):
+class Recurrent(nn.Module, Encoder):
     """A stack of Elman, GRU or LSTM layers, in one direction or both.
 
     The states of two directions lie side by side: forward in the first half, backward in the
@@ -175,7 +176,9 @@ class Recurrent(nn.Module):
         return (torch.gru if self.cell == "gru" else torch.rnn_tanh)(data, first, *rest)[0]
 
 
-def _lstm_step(x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor) -> list:
+def _lstm_step(
+    x: Tensor, state: list[Tensor], W: Tensor, U: Tensor, b: Tensor, d: Tensor
+) -> list[Tensor]:
     """One step by the formulas; a fused one would hide how the hidden state hangs on the cell."""
     gates = F.linear(x, W, b) + F.linear(state[0], U, d)  # (B, 4*H)
     enter, keep, fresh, leave = gates.chunk(4, dim=1)

@@ -14,11 +14,12 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions, SinusoidalPositions
 from weft.errors import UserError
+from weft.protocols import Encoder
 from weft.registry import register
 
 
 @register("encoder", "transformer")
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(nn.Module, Encoder):
     """A stack of self-attention blocks over positions.
 
     `feed_forward` is the inner width of the feed-forward networks, 4·hidden if 0. With `cls` a
@@ -83,7 +84,7 @@ class TransformerEncoder(nn.Module):
             states, _ = block(states, mask)
         return x.with_data(self.norm(states))
 
-    def weights(self, x: Padded) -> list[Tensor]:
+    def attention_weights(self, x: Padded) -> list[Tensor]:
         """Return the attention weights, one (B, N, T, T) tensor per layer."""
         x, states = self._embed(x)
         layers = []

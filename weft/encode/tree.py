@@ -18,13 +18,14 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.tree_cells import ChildSumTreeLSTMCell, NaryTreeLSTMCell, TreeRNNCell
 from weft.encode.tree_levels import Levels, plan_levels
+from weft.protocols import Encoder
 from weft.registry import register
 
 BINARY = 2  # children of a node
 
 
 @register("encoder", "tree-rnn")
-class TreeRNN(nn.Module):
+class TreeRNN(nn.Module, Encoder):
     """h = tanh(W [left; right] + b) over binary trees (Socher et al. 2011).
 
     A leaf's state is tanh of its word's vector, as in the authors' code; with `hidden` other than
@@ -64,7 +65,7 @@ class TreeRNN(nn.Module):
             words = _node_vectors(x, levels.order[: levels.leaves], self.weight)
             words = words if self.project is None else self.project(words)
             leaves = words.tanh()
-            states = TreeRNNCell.apply(
+            states = TreeRNNCell.apply(  # type: ignore[no-untyped-call] # torch has no types for it
                 leaves, self.weight, self.bias, self.slices, levels
             )  # (B*T, H)
             return _to_padded(x, states)
@@ -84,7 +85,7 @@ class RNTN(TreeRNN):
 
 
 @register("encoder", "tree-lstm")
-class TreeLSTM(nn.Module):
+class TreeLSTM(nn.Module, Encoder):
     """The Tree-LSTM of Tai et al. (2015), with a forget gate for each child.
 
     `children` "ordered" is their N-ary form: up to `arity` children, each with its own weights;
@@ -141,7 +142,7 @@ class TreeLSTM(nn.Module):
             base = self._inner_base(read[first:] if self.all_words else self.bias)
             keep = self._dropout_mask(levels, memory)
             cells = NaryTreeLSTMCell if self.arity else ChildSumTreeLSTMCell
-            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # (B*T, H)
+            states = cells.apply(leaves, memory, base, self.weight, keep, levels)  # type: ignore[no-untyped-call] # (B*T, H)
             return _to_padded(x, states)
 
     def _inner_base(self, read: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
-from weft.embed.contextual import Contextual
+from weft.embed.contextual import TransformerEmbedder
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
-from weft.model import Model
+from weft.model import EncoderModel, JointPairModel, Model
 from weft.predict.fill_mask import display_word
 from weft.predict.fill_mask import masked_rows as with_blanks
 from weft.predict.neural import NeuralEngine
@@ -44,7 +44,7 @@ class AttentionMaps:
         )  # fmt: skip
 
 
-def has_token_attention(model: Model) -> bool:
+def has_token_attention(model: EncoderModel) -> bool:
     """Return True if the model has attention weights on tokens."""
     return (
         isinstance(model.encoder, TransformerEncoder)
@@ -53,27 +53,25 @@ def has_token_attention(model: Model) -> bool:
     )
 
 
-def has_heads(model: Any) -> bool:
-    """Whether there are heads whose weights can be shown: of the encoder, or of a network that was
-    pre-trained."""
-    if getattr(model, "encoder", None) is None:
+def has_heads(model: Model | None) -> bool:
+    """Return True if the encoder or a pre-trained network has attention heads to show."""
+    if not isinstance(model, EncoderModel):
         return False
     return isinstance(model.encoder, TransformerEncoder) or any(
-        hasattr(embedder, "weights") for embedder in model.embedders
+        embedder.has_attention for embedder in model.embedder_parts
     )
 
 
 def has_embedder_attention(model: Model) -> bool:
     """Return True if the only embedder is a pre-trained network with attention weights."""
-    found: list[Any] = list(model.embedders)
-    alone = len(found) == 1 and isinstance(found[0], Contextual) and hasattr(found[0], "weights")
+    embedders = model.embedder_parts
+    alone = len(embedders) == 1 and embedders[0].has_attention
     return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
-def _has_attention_pool(model: Model) -> bool:
+def _has_attention_pool(model: EncoderModel) -> bool:
     """Return True if the pool weighs each token; after a stride, a step is several tokens."""
-    one_by_one = getattr(model.encoder, "stride", 1) == 1
-    return one_by_one and "attention" in model.pooling
+    return model.encoder.stride == 1 and "attention" in model.traits.pooling
 
 
 def token_weights(
@@ -88,7 +86,7 @@ def token_weights(
     pieces: list[list[TokenWeight]] = [[] for _ in texts]
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
-            weights = _token_flow(engine.model, source)  # (B, T)
+            weights = _token_flow(engine.encoder_model, source)  # (B, T)
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
@@ -144,7 +142,7 @@ def _choose_row(
 
     With it comes which of several windows it is, in words; None of a text in which nothing is read.
     """
-    if engine.model.is_mlm:
+    if engine.model.traits.is_mlm:
         text = given if isinstance(given, str) else given.text
         (blank, _), *_ = with_blanks(text, engine.indexer, "input")
         ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
@@ -201,8 +199,8 @@ def _iterate_maps(
 
     The steps of a network that reads words by their pieces are those pieces.
     """
-    model, tokenizer = engine.model, engine.indexer.tokenizer
-    if model.is_bi_encoder and source.second is not None:
+    model, tokenizer = engine.encoder_model, engine.indexer.tokenizer
+    if model.traits.is_bi_encoder and source.second is not None:
         middle = int(source.second[0])
         sides = zip(
             source.split_pair(), (tokens[:middle], tokens[middle:]), TEXT_NAMES, strict=True
@@ -214,20 +212,21 @@ def _iterate_maps(
     second = 0 if source.second is None else int(source.second[0])
     tables = model.parts["embedder"]
     kinds = [spec["kind"] for spec in (tables if isinstance(tables, list) else [tables])]
-    networks: list[Any] = list(model.embedders)
-    for kind, embedder, given in zip(kinds, networks, model.embedder_inputs(source), strict=True):
-        if isinstance(embedder, Contextual) and hasattr(embedder, "weights"):
+    inputs = zip(kinds, model.embedder_parts, model.embedder_inputs(source), strict=True)
+    for kind, embedder, given in inputs:
+        if isinstance(embedder, TransformerEmbedder):
             read = embedder.step_ids(given)
             own = tokens if tokens and not given.subtokens else [
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
-            yield kind, own, embedder.weights(read), second  # type: ignore[operator]
+            yield kind, own, embedder.attention_weights(read), second
     if isinstance(model.encoder, TransformerEncoder):
         embedded = model.embed(source)
-        joint = model.pair is not None and not model.is_bi_encoder and source.second is not None
+        if isinstance(model, JointPairModel) and source.second is not None:
+            embedded = model.pair(embedded)
         front = model.encoder.leading
         own = ["[CLS]"] * front + tokens
-        weights = model.encoder.weights(model.pair(embedded) if joint else embedded)
+        weights = model.encoder.attention_weights(embedded)
         yield "transformer", own, weights, second + front if second else 0
 
 
@@ -249,16 +248,16 @@ def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
     return flow
 
 
-def _token_flow(model: Model, source: Padded) -> Tensor:
+def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
     """(B, T) the share of each token in the pooled vector."""
     embedded = model.embed(source)
-    if model.pair is not None and source.second is not None:
-        embedded = model.pair(embedded)  # two texts in one row
+    if isinstance(model, JointPairModel) and source.second is not None:
+        embedded = model.pair(embedded)
     states = model.encoder(embedded)
     final = _pool_weights(model, states)  # (B, T)
     encoder = model.encoder
     if isinstance(encoder, TransformerEncoder):
-        flow = rollout(encoder.weights(embedded), states.mask)  # (B, T, T)
+        flow = rollout(encoder.attention_weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if has_embedder_attention(model):
         flow = embedder_rollout(model.embedders[0], source)  # (B, T, T)
@@ -271,7 +270,7 @@ def embedder_rollout(network: Any, source: Padded) -> Tensor:
 
     Where its layers are mixed, γ Σ s_l h_l, each has a way of its own, which counts as s_l.
     """
-    layers, mask = network.weights(source), source.mask
+    layers, mask = network.attention_weights(source), source.mask
     if network.mix is None:
         return rollout(layers, mask)
     shares = network.mix.weights.float().tolist()
@@ -297,12 +296,12 @@ def word_rollout(network: Any, given: Padded) -> Tensor:
     return read @ flow @ inside.transpose(1, 2)
 
 
-def _pool_weights(model: Model, states: Padded) -> Tensor:
+def _pool_weights(model: EncoderModel, states: Padded) -> Tensor:
     """(B, T) how much of the vector the pool takes from each step; all alike if it cannot say."""
     _, weights = model.pool(states)
     if weights is not None:
         return weights.float()
-    kind = model.pooling
+    kind = model.traits.pooling
     even = torch.zeros(states.mask.shape, device=states.mask.device)
     if kind in ("first", "cls", "last"):
         at = states.lengths - 1 if kind == "last" else torch.zeros_like(states.lengths)

@@ -139,7 +139,7 @@ def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     engine: Any = predictor.engine
     if (
         not isinstance(engine, NeuralEngine)
-        or engine.model.is_lm
+        or engine.model.traits.is_lm
         or engine.reads in ("vectors", "trees")
     ):
         raise UserError(
@@ -148,10 +148,10 @@ def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
         )
     if layer is None:
         return engine
-    networks = [e for e in engine.model.embedders if hasattr(e, "layers") and callable(e.layers)]
+    networks = [e for e in engine.model.embedder_parts if e.layer_groups()]
     if len(networks) != 1:
         raise UserError("--layer is for models of a pre-trained network; this one has none.")
-    most = len(networks[0].layer_groups()) - 1  # type: ignore[operator, arg-type]
+    most = len(networks[0].layer_groups()) - 1
     if not 0 <= layer <= most:
         raise UserError(f"--layer should be from 0 (the words alone) to {most}, got {layer}.")
     return engine
@@ -179,23 +179,18 @@ def _iterate_states(
     engine: NeuralEngine, texts: Sequence[str], layer: int | None
 ) -> Iterator[tuple[list[Row], Padded]]:
     """Rows with the states (B, T, H) of their steps."""
-    model = engine.model
+    model = engine.encoder_model
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
             states = model.encode(model.embed(source)) if layer is None else None
-            for embedder, given in zip(model.embedders, model.embedder_inputs(source), strict=True):
-                if layer is not None and callable(getattr(embedder, "layers", None)):
-                    states = _layer_states(embedder, given, layer)
+            inputs = zip(model.embedder_parts, model.embedder_inputs(source), strict=True)
+            for embedder, x in inputs:
+                if layer is not None and embedder.layer_groups():
+                    states = embedder.layer(x, layer)
         assert states is not None
         if states.data.shape[1] < source.data.shape[1]:
             raise UserError("With a stride above 1 there is no vector for each token.")
         yield rows, states
-
-
-def _layer_states(network: Any, given: Padded, number: int) -> Padded:
-    if hasattr(network, "layer"):
-        return network.layer(given, number)
-    return given.with_data(network.layers(given)[number])
 
 
 def _mean_vector(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:

@@ -16,13 +16,13 @@ from weft.batch import Padded
 from weft.embed.contextual import Contextual
 from weft.explain.explanation import Target
 from weft.explain.words import TokenWeight, token_offsets
-from weft.model import Model
+from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 MAX_BATCH_STEPS = 16384  # of the rows that go through the model together, with their gradients
 
-ScoreFunction = Callable[[Model, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
+ScoreFunction = Callable[[EncoderModel, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
@@ -37,20 +37,18 @@ def token_weights(
     The windows of a long text count equally, as they do in its scores.
     """
     pieces: list[list[TokenWeight]] = [[] for _ in texts]
-    windows = np.zeros(len(texts))
+    windows, model = np.zeros(len(texts)), engine.encoder_model
     for rows, source in engine.batches(texts):
         wanted = np.stack([targets[row.text].direction for row in rows])
-        table = word_table(engine.model)
+        table = word_table(model)
         around = _find_special_tokens(rows, source) if table is not None else None
         bare = mask_with_unknown(source, engine.indexer.tokenizer.unknown, around)
         with torch.no_grad():
-            embedded = _embed_words(engine.model, table, source)  # (B, T, E)
-            nothing = _embed_words(engine.model, table, bare).data if steps else None  # (B, T, E)
+            embedded = _embed_words(model, table, source)  # (B, T, E)
+            nothing = _embed_words(model, table, bare).data if steps else None  # (B, T, E)
         directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
         score = score_embedded if table is None else score_word_vectors
-        weights = integrate_gradients(
-            engine.model, embedded, directions, steps, nothing, score
-        )  # (B, T)
+        weights = integrate_gradients(model, embedded, directions, steps, nothing, score)  # (B, T)
         if around is not None:
             weights = weights.masked_fill(around, 0)
         for row, values in zip(rows, weights.tolist(), strict=True):
@@ -66,7 +64,7 @@ def token_weights(
     ]
 
 
-def word_table(model: Model) -> nn.Embedding | None:
+def word_table(model: EncoderModel) -> nn.Embedding | None:
     """The vectors of words before their context, where one pre-trained network reads the text.
 
     Behind such a network the vector of [CLS] has taken in all the others: that it matters says
@@ -79,7 +77,7 @@ def word_table(model: Model) -> nn.Embedding | None:
     return table
 
 
-def _embed_words(model: Model, table: nn.Embedding | None, source: Padded) -> Padded:
+def _embed_words(model: EncoderModel, table: nn.Embedding | None, source: Padded) -> Padded:
     """(B, T, E) the vectors that words are weighed by."""
     return model.embed(source) if table is None else source.with_data(table(source.data))
 
@@ -92,7 +90,7 @@ def _find_special_tokens(rows: Sequence[Any], source: Padded) -> Tensor:
     return out.to(source.data.device)
 
 
-def score_word_vectors(model: Model, points: Padded) -> Tensor:
+def score_word_vectors(model: EncoderModel, points: Padded) -> Tensor:
     """(B, C) the model from the vectors (B, T, E) of its word table on."""
     table = word_table(model)
     assert table is not None
@@ -143,14 +141,14 @@ def mask_with_unknown(
     return replace(source, data=ids, subtokens=tuple(torch.zeros_like(p) for p in source.subtokens))
 
 
-def score_embedded(model: Model, embedded: Padded) -> Tensor:
+def score_embedded(model: EncoderModel, embedded: Padded) -> Tensor:
     """(B, C) the model from its embedded steps on."""
     vector, _ = model.pool_states(model.encode(embedded))
     return model.head(vector)
 
 
 def integrate_gradients(
-    model: Model,
+    model: EncoderModel,
     embedded: Padded,
     directions: Tensor,
     steps: int,

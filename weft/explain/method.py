@@ -38,8 +38,8 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
     from weft.explain.attention import has_token_attention
 
-    model = cast("NeuralEngine", engine).model
-    looks = (ATTENTION,) if has_token_attention(model) and not model.is_bi_encoder else ()
+    model = cast("NeuralEngine", engine).encoder_model
+    looks = (ATTENTION,) if has_token_attention(model) and not model.traits.is_bi_encoder else ()
     return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
 
 

@@ -29,7 +29,7 @@ from weft.explain.gradients import (
     repeat_rows,
     word_table,
 )
-from weft.model import Model
+from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
@@ -54,7 +54,7 @@ class WordTarget:
     hidden is where integrated gradients start.
     """
 
-    model: Model
+    model: EncoderModel
     source: Padded  # (1, T)
     row: Row
     step: int  # in the row
@@ -88,7 +88,7 @@ class WordTarget:
 
     def gradients(self, target: Target, steps: int) -> np.ndarray:
         """(W,) the share of each word by integrated gradients; 0 steps is gradient × input."""
-        if self.model.subwords and (table := word_table(self.model)) is not None:
+        if self.model.traits.subwords and (table := word_table(self.model)) is not None:
             return self._subtoken_gradients(table, target, steps)
         with torch.no_grad():
             embedded = self.model.embed(self.source)  # (1, T, E)
@@ -109,7 +109,7 @@ class WordTarget:
             embedded = read.with_data(table(read.data))  # (1, S, E)
             nothing = table(read.data.masked_fill(owners >= 0, self.piece - 1))
 
-        def score(model: Model, points: Padded) -> Tensor:
+        def score(model: EncoderModel, points: Padded) -> Tensor:
             times = len(points)
             pieces = tuple(piece.repeat(times, 1, 1) for piece in self.source.subtokens)
             again = replace(repeat_rows(self.source, times), subtokens=pieces)
@@ -136,7 +136,7 @@ class WordTarget:
         weights[self.step] = 1
         with torch.inference_mode():
             if isinstance(encoder, TransformerEncoder):
-                layers = encoder.weights(model.embed(self.source))  # (1, N, T, T) each
+                layers = encoder.attention_weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
                 weights = flow[self.step + front, front:]
@@ -151,7 +151,7 @@ class WordTarget:
         steps[:, self.words] = hidden
         gone = torch.from_numpy(steps).to(self.source.data.device)
         nothing = mask_with_unknown(self.source)
-        if self.model.subwords:
+        if self.model.traits.subwords:
             nothing.subtokens[0][:, :, 0] = self.piece
         pieces = zip(self.source.subtokens, nothing.subtokens, strict=True)
         return replace(
@@ -160,7 +160,7 @@ class WordTarget:
             subtokens=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
         )
 
-    def _choice_scores(self, model: Model, embedded: Padded) -> Tensor:
+    def _choice_scores(self, model: EncoderModel, embedded: Padded) -> Tensor:
         states, _ = model.pool(model.encoder(embedded))
         logits = choice_logits(model.head(states), self.step, self.wanted)
         return logits[:, list(self.choices)]
@@ -176,7 +176,7 @@ def make_word_target(
         scores = choice_logits(engine.model(source), here, wanted)[0].double()
     possible = (scores > scores.max() + FORBIDDEN_SCORE / 2).nonzero()[:, 0].tolist()
     piece = engine.indexer.tokenizer.unknown + 1
-    return WordTarget(engine.model, source, row, here, wanted, tuple(possible), piece)
+    return WordTarget(engine.encoder_model, source, row, here, wanted, tuple(possible), piece)
 
 
 def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:

@@ -185,8 +185,7 @@ class Generator:
     def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
         """Return the prepared search: with CUDA graphs, unless the context must slide."""
         plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
-        model = getattr(self.engine, "model", None)
-        graphs = None if model is None else model.head.graphs
+        graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
         if isinstance(state, SlidingState):
             most = self.continuing.limit or 0
             if state.seen.shape[1] + max_steps(settings, job.rules) > most:
@@ -291,9 +290,9 @@ class Generator:
         else:
             decoder = pack_if_possible(head.decoder)
             state = decoder.start(memory, weights=bool(settings.coverage_penalty))
-        if settings.coverage_penalty and state.attention_weights is not None:
-            rules = Constraints(attention=lambda state: state.attention_weights, source=memory.mask)
-        beyond = state.num_extended_ids
+        if settings.coverage_penalty and getattr(state, "weights", None) is not None:
+            rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
+        beyond = getattr(state, "extra", 0)
         return GenerationBatch(
             [], decoder.step, state.per_prompt(), head.first, [], rules, beyond=beyond
         )

@@ -16,6 +16,7 @@ from weft.batch import Padded, TokenStore, inference_batches
 from weft.batch.documents import encode_documents
 from weft.batch.indexer import Indexer, Row
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
+from weft.embed.contextual import Contextual, TransformerEmbedder
 from weft.errors import UserError, unknown_name
 from weft.inference.forward import (
     MAX_ROWS,
@@ -26,11 +27,12 @@ from weft.inference.forward import (
 )
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
-from weft.kernels.cpu.linear import LINEAR_BY_DTYPE
-from weft.model import Model, ModelOutput
+from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
+from weft.model import EncoderModel, Model, ModelOutput, build_model
 from weft.predict.fill_mask import fill
 from weft.predict.predictor import CHUNK_TEXTS, EngineOutput, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
+from weft.protocols import Pair
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
@@ -66,22 +68,29 @@ class NeuralEngine:
         enable_decode_graphs(self.model.head, runtime)
         self.parser = parser  # of plain text, for a model that reads trees
 
+    @property
+    def encoder_model(self) -> EncoderModel:
+        """The model, for callers that need its encoder."""
+        if not isinstance(self.model, EncoderModel):
+            raise UserError("A language model has no encoder.")
+        return self.model
+
     def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:
         """Return the scores of each text; the windows of a long one count equally."""
-        if self.model.is_lm:
+        if self.model.traits.is_lm:
             return self._score_lm(texts)
-        if self.model.is_mlm:
+        if self.model.traits.is_mlm:
             plain = [one if isinstance(one, str) else one.text for one in texts]
             return EngineOutput(*fill(plain, self.model, self.indexer, self.runtime))
-        if self.model.is_structured and self.model.input_kind == "pairs":
+        if self.model.traits.is_structured and self.model.traits.input_kind == "pairs":
             return self._score_passages(texts)
-        if self.model.is_structured:
+        if self.model.traits.is_structured:
             return self._score_words(texts)
         store, rows = self._tokenise(texts, spans=parts)
         owners = np.array([row.text for row in rows])
         covered, read = _coverage(rows, len(texts))
         if (
-            not parts or self.model.input_kind == "pairs"
+            not parts or self.model.traits.input_kind == "pairs"
         ):  # places in two texts would not tell which
             found = collect_outputs(self.model, store, self.runtime)
             return EngineOutput(_average_windows(found, owners, len(texts)), covered, read=read)
@@ -142,11 +151,11 @@ class NeuralEngine:
     @property
     def turns(self) -> bool:
         """True for a language model that also has a backward direction."""
-        return self.model.is_lm and bool(self.model.head.has_backward_lm)
+        return self.model.traits.is_lm and bool(self.model.head.has_backward_lm)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         """What a language model makes of each text: see `weft.tasks.language.Listener`."""
-        if not self.model.is_lm:
+        if not self.model.traits.is_lm:
             raise UserError("Only a language model can say how probable a text is.")
         space = LMVocabulary(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
         head: Any = self.model.head
@@ -158,12 +167,10 @@ class NeuralEngine:
                 bare: list[tuple[np.ndarray, tuple[CharSpan, ...]]]
                 bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 waiting.extend(bare)
-                if head.subtoken_encoder is None:
+                if head.pieces is None:
                     yield from (ids for ids, _ in bare)
                 else:
-                    yield from space.with_subtokens(
-                        chunk, head.subtoken_encoder, head.decoder.max_subtokens
-                    )
+                    yield from space.with_subtokens(chunk, head.pieces, head.decoder.widest)
 
         for logps in score_texts(self.model, read(), self.runtime, running):
             ids, places = waiting.popleft()
@@ -177,7 +184,7 @@ class NeuralEngine:
         """
         space = LMVocabulary(self.indexer.tokenizer, lines=True)
         head: Any = self.model.head
-        spelled = space.with_subtokens(texts, head.subtoken_encoder, head.decoder.max_subtokens)
+        spelled = space.with_subtokens(texts, head.pieces, head.decoder.widest)
         rows = [reverse_text(tokens) for tokens in spelled[::-1]]
         heard = score_texts(self.model, rows, self.runtime, running=True, backward=True)
         found = [
@@ -189,7 +196,7 @@ class NeuralEngine:
     def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
         """Yield the masked-LM statistics of each document."""
         found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
-        masking = task.masking(space, self.model.frame, phases=False)
+        masking = task.masking(space, self.model.traits.frame, phases=False)
         for row in score_documents(
             self.model, found, masking, self.runtime, EVALUATION_SEED
         ).tolist():
@@ -211,12 +218,13 @@ class NeuralEngine:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, H) the vector each text was pooled into."""
-        if self.model.is_lm:
+        if not isinstance(self.model, EncoderModel):
             raise UserError("A language model has no vector for a whole text.")
-        if self.model.is_structured:
+        if self.model.traits.is_structured:
             raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
-        if self.model.pair is not None and any(isinstance(one, str) for one in texts):
-            self._check_single()
+        pair = self.model.pair
+        if pair is not None and any(isinstance(one, str) for one in texts):
+            self._check_single(pair)
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
         store, rows = self._tokenise(texts)
@@ -225,9 +233,9 @@ class NeuralEngine:
         )
         return _average_windows(found, np.array([row.text for row in rows]), len(texts))
 
-    def _check_single(self) -> None:
+    def _check_single(self, pair: Pair) -> None:
         """Raise UserError unless the model encodes each text of a pair on its own."""
-        if not self.model.pair.has_text_vectors:
+        if not pair.has_text_vectors:
             kind = self.model.parts["pair"]["kind"]
             raise UserError(
                 f"A model with [pair] kind '{kind}' reads two texts at once, and has no vector for "
@@ -236,7 +244,7 @@ class NeuralEngine:
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
-        if self.model.is_lm:
+        if not isinstance(self.model, EncoderModel):
             raise UserError("A language model has no encoder, and so no states to show yet.")
         store, rows = self._tokenise([text], spans=True)
         if not rows:
@@ -262,7 +270,7 @@ class NeuralEngine:
     def full_precision(self) -> Iterator[None]:
         """Run in full precision: recorded answers must not depend on batching."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
-        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "weight_dtype")]
+        read = [e for e in self.model.embedders if isinstance(e, Contextual)]
         numbers = [embedder.weight_dtype for embedder in read]
         for embedder in read:
             embedder.weight_dtype = "float32"
@@ -277,14 +285,15 @@ class NeuralEngine:
         """Quantise the weights of pre-trained networks, for inference on a CPU."""
         if weights not in LINEAR_BY_DTYPE:
             raise unknown_name("choice", weights, LINEAR_BY_DTYPE, "weights")
-        read: list[Any] = [e for e in self.model.embedders if hasattr(e, "blocks")]
+        read = [e for e in self.model.embedders if isinstance(e, TransformerEmbedder)]
+        dtype: WeightDtype = "int8" if weights == "int8" else "float32"
         if weights != "float32" and not read:
             raise UserError(
                 f"{where}: no BERT or GPT reads here, so there are no weights to round. Leave out "
                 "weights; a decoder that writes has generate.weight_dtype."
             )
         for embedder in read:
-            embedder.weight_dtype = weights
+            embedder.weight_dtype = dtype
 
     def save(self, folder: Path) -> None:
         weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
@@ -306,7 +315,7 @@ class NeuralEngine:
         _check_search(config.get("generate", {}), folder / "model.json")
 
         def make() -> Model:
-            return Model(config, vocabulary_size=len(tokenizer), outputs=outputs)
+            return build_model(config, vocabulary_size=len(tokenizer), outputs=outputs)
 
         try:
             shapes = {name: entry.shape for name, entry in read_header(path).items()}
@@ -332,22 +341,22 @@ class NeuralEngine:
     @property
     def reads(self) -> str:
         """The kind of input: "text", "words", "trees", "pairs" or "vectors"."""
-        return self.model.input_kind
+        return self.model.traits.input_kind
 
     @property
     def note(self) -> str:
         """Notes on the metrics, and on the layers that the vectors come from."""
-        mixes = [getattr(embedder, "mix", None) for embedder in self.model.embedders]
+        mixes = [embedder.scalar_mix for embedder in self.model.embedder_parts]
         taken = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
-        return "; ".join(filter(None, [self.model.head.note, *taken]))
+        return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *taken]))
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
     def _tokenise(self, texts: Sequence[Any], spans: bool = False) -> tuple[TokenStore, list[Row]]:
-        reads, rows = self.model.input_kind, []
-        features = self.model.features
+        reads, rows = self.model.traits.input_kind, []
+        features = self.model.traits.features
         two = reads == "pairs" and not any(isinstance(one, str) for one in texts)
         store = TokenStore(
             self.indexer.subtoken_kinds, trees=reads == "trees", features=features, pairs=two
@@ -424,7 +433,9 @@ def passage_window(model: Model, row: Row, passage: str, text: int) -> PassageWi
     assert row.spans is not None
     places = row.spans.copy()
     places[: row.second] = 0
-    return PassageWindow(text, passage, places[row.second :] if model.is_bi_encoder else places)
+    return PassageWindow(
+        text, passage, places[row.second :] if model.traits.is_bi_encoder else places
+    )
 
 
 def make_indexer(
@@ -441,11 +452,11 @@ def make_indexer(
     Where nothing limits the tokens, `characters` of a text are read; of running text all are.
     """
     limits = [n for n in (limit or None, model.max_positions) if n is not None]
-    most = min(limits, default=None)
+    most, traits = min(limits, default=None), model.traits
     return Indexer(
-        tokenizer, model.subtoken_encoders, most, policy, model.needs_full_sentence, cuts,
-        model.extended_vocab_start, model.frame, model.subwords, overlap, model.reads_ids,
-        0 if model.is_lm or model.is_mlm else characters,
+        tokenizer, model.subtoken_embedders, most, policy, traits.needs_full_sentence, cuts,
+        traits.extended_vocab_start, traits.frame, traits.subwords, overlap, model.reads_ids,
+        0 if traits.is_lm or traits.is_mlm else characters,
     )  # fmt: skip
 
 

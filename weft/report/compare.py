@@ -122,11 +122,14 @@ def compare(
         settings["task.kind"] = task
     data = _data(settings)
     names, hint = _choose_recipes(data, settings, recipes or (), pretrained)
-    data, hint = _choose_columns(data, settings, names[0], hint)
+    data, lines = choose_columns(data, _task_section(names[0], settings))
+    settings |= _column_settings(data)
+    hint = "\n".join(filter(None, (*lines, hint)))
     bases = {name: with_checkpoint(name, pretrained) for name in names}
     output = _make_folder(Path(output or default_output(files[0])))
     if hint and not quiet:
         print(hint, file=sys.stderr, flush=True)
+    settings |= _infer_task(data, settings, bases[names[0]])
     dataset = _prepare_data(data, settings, folds, output, bases[names[0]], hint)
     if wanted := settings.get("train.metric"):
         _check_metric(
@@ -244,14 +247,25 @@ def _choose_recipes(
     return names, " ".join(filter(None, hints))
 
 
-def _choose_columns(data: Data, settings: dict[str, Any], name: str, hint: str) -> tuple[Data, str]:
-    """Choose the columns once: update `settings`, and add the choice to the hint."""
-    task = {"kind": "classify", **configuration.recipe(name)["task"]}
-    task |= {key[5:]: value for key, value in settings.items() if key.startswith("task.")}
-    data, lines = choose_columns(data, task)
+def _task_section(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the [task] section of a recipe with these settings."""
+    task = {"kind": "classify", **configuration.recipe(recipe)["task"]}
+    return task | {key[5:]: value for key, value in settings.items() if key.startswith("task.")}
+
+
+def _column_settings(data: Data) -> dict[str, str | int]:
+    """Return the columns as settings, so that every trial reads the same ones."""
     chosen = {f"data.{key}": getattr(data, key) for key in ("text", "text_pair", "label", "second")}
-    settings |= {key: value for key, value in chosen.items() if value != ""}
-    return data, "\n".join(filter(None, (*lines, hint)))
+    return {key: value for key, value in chosen.items() if value != ""}
+
+
+def _infer_task(data: Data, settings: Mapping[str, Any], base: Config) -> dict[str, str]:
+    """Return the kind of task as a setting, if numeric labels make it regression."""
+    kind = settings.get("task.kind", base["task"].get("kind", ""))
+    numeric = {"": "regress", "pair-classify": "pair-score"}.get(kind)
+    if numeric and has_numeric_labels(example_source(data, data.train)()):
+        return {"task.kind": numeric}
+    return {}
 
 
 def _pseudo_perplexity_note(names: Sequence[str]) -> str:
@@ -296,15 +310,11 @@ def _is_comparable(name: str) -> bool:
 
 
 def _prepare_data(
-    data: Data, settings: dict[str, Any], folds: int, output: Path, base: Config, hint: str
+    data: Data, settings: Mapping[str, Any], folds: int, output: Path, base: Config, hint: str
 ) -> ComparisonData:
-    """Detect the kind of task, store it in `settings`, and split the data."""
+    """Split the data and compute its statistics."""
     kind = settings.get("task.kind", base["task"].get("kind", ""))
     writes = kind if kind in TEXT_TASKS else ""
-    if not kind and has_numeric_labels(example_source(data, data.train)()):
-        settings["task.kind"] = "regress"
-    if kind == "pair-classify" and has_numeric_labels(example_source(data, data.train)()):
-        settings["task.kind"] = "pair-score"
     config = base.with_values(_task_settings(settings), "compare")
     manner = read_mode({"kind": "classify", **config["task"]})
     if folds and manner != "labelled":

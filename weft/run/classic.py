@@ -4,8 +4,7 @@ Language models stream their texts instead, and keep only ids.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -19,14 +18,13 @@ from weft.decode.search import settings
 from weft.errors import UserError
 from weft.machine import require_memory
 from weft.predict.classic import ClassicEngine, truncate_text
-from weft.run.data import Data, Source, labelled_only
-from weft.run.split import Splits
+from weft.run.context import RunContext, TrainingResult
+from weft.run.data import Source, labelled_only
 from weft.tasks.language import LanguageModelling
 from weft.tasks.tag import Tag
-from weft.tasks.task import LabelSpace, Task, compute_metrics
+from weft.tasks.task import compute_metrics
 from weft.text.example import Example, SkipCounter
-from weft.train.logger import RunLogger, truncate_metrics
-from weft.train.settings import Settings
+from weft.train.logger import truncate_metrics
 
 TOKENISE_CHUNK_TEXTS = 10_000
 MAX_SILENT_SECONDS = 30  # without a log line, if there is no bar
@@ -52,35 +50,31 @@ def fill_sections(config: Config) -> dict[str, Any]:
     return {"tokenizer": {**filled, "path": path} if path else filled, **out, "generate": generate}
 
 
-@dataclass
 class ClassicRun:
-    """The training of a classical model, with everything it needs."""
+    """The training of a classical model."""
 
-    section: dict[str, Any]
-    data: Data
-    settings: Settings
-    task: Task
-    space: LabelSpace
-    splits: Splits
-    logger: RunLogger
-    tally: SkipCounter
-    on_evaluate: Callable[[int, dict[str, float]], None] | None = None  # after every evaluation
-    stop_reason: str = ""  # set if the time limit ended training
-    completed: float = 1.0  # fraction of the configured epochs
-
-    def fit(self) -> ClassicEngine:
-        """Train to the end and return the engine."""
+    def __init__(self, context: RunContext, section: dict[str, Any]):
+        self.section = section
+        self.data, self.settings, self.splits = context.data, context.settings, context.splits
+        self.task, self.space = context.task, context.space
+        self.logger, self.tally = context.logger, context.tally
+        self.on_evaluate = context.on_evaluate
         self.started = self.last_logged = time.perf_counter()
+        self.result = TrainingResult()
+        self.size = 0  # training texts
+
+    def fit(self) -> tuple[ClassicEngine, TrainingResult]:
+        """Train to the end; return the engine, and how training went."""
         self.part = registry.build("classic", self.section)
         self._check_task()
         truncate_metrics(self.logger.folder / "metrics.jsonl", -1)
         if self.is_language_model:
-            rows, held = (
+            rows, held_out = (
                 self._tokenise(self.splits.train, self.tally),
                 self._tokenise(self.splits.dev),
             )
-            self.part.fit(rows, held, self.space, watch=self._on_progress)
-            return ClassicEngine(self.part, self.space)  # reads all
+            self.part.fit(rows, held_out, self.space, watch=self._on_progress)
+            return ClassicEngine(self.part, self.space), self.result  # reads all
         self.tally.enabled = True
         texts, targets = self._load_split(self.splits.train, self.tally, "train")
         self.tally.enabled = False
@@ -98,7 +92,9 @@ class ClassicRun:
         )  # fmt: skip
         for line in getattr(self.part, "remarks", ()):
             self.logger.info(line)
-        return ClassicEngine(self.part, self.space, self.data.max_characters, self.data.truncate)
+        data = self.data
+        engine = ClassicEngine(self.part, self.space, data.max_characters, data.truncate)
+        return engine, self.result
 
     @property
     def is_language_model(self) -> bool:
@@ -227,7 +223,7 @@ class ClassicRun:
         minutes = self.settings.minutes
         late = bool(minutes) and time.perf_counter() - self.started > 60 * minutes
         if late:
-            self.completed = epoch / self.part.epochs
-            self.stop_reason = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
-            self.logger.info(f"{self.stop_reason} (train.minutes)")
+            reason = f"stopped by the clock after {epoch} of {self.part.epochs} epochs"
+            self.result = TrainingResult(reason, epoch / self.part.epochs)
+            self.logger.info(f"{reason} (train.minutes)")
         return late

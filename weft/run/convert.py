@@ -18,7 +18,7 @@ from weft.convert.locate import locate
 from weft.convert.tensors import join_names
 from weft.convert.tokenizer import TOKENIZER_FILE, kind_of
 from weft.errors import UserError, unknown_name
-from weft.model import Model
+from weft.model import Model, build_model
 from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor, load
 from weft.run.train import resolve_config, versions
@@ -74,7 +74,7 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
     weights = checkpoint.weights()
 
     def make() -> Model:
-        return Model(full, vocabulary_size=len(tokenizer), outputs=known.size)
+        return build_model(full, vocabulary_size=len(tokenizer), outputs=known.size)
 
     given = (weights.ours, str(checkpoint.network), weights.theirs)
     load_weights(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)

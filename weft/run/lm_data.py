@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,30 +11,28 @@ from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.errors import UserError
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
+from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.runtime import Runtime
 from weft.tasks.language import sum_cost
 from weft.text.example import Example
 from weft.train.settings import Settings
 
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
-
 TOKENISE_CHUNK_TEXTS = 10_000
 MIN_EPOCH_UPDATES = 10  # with fewer, an epoch teaches hardly anything
 
 
-def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
+def build_stream(run: RunContext, model: Model) -> TokenStream:
     """Return the training texts as one token stream."""
     head: Any = model.head
     forms = None
-    if head.subtoken_encoder is not None:
+    if head.pieces is not None:
         _check_lines(run)
         space: Any = run.space
         head.decoder.set_vocabulary(
             [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
         )
-        forms = TokenTypes(head.subtoken_encoder)
+        forms = TokenTypes(head.pieces)
     out = TokenStream(head.first, run.folder, token_types=forms)
     place = ""
     for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
@@ -50,7 +48,7 @@ def build_stream(run: "NeuralRun", model: Model) -> TokenStream:
     return out.close()
 
 
-def _check_lines(run: "NeuralRun") -> None:
+def _check_lines(run: RunContext) -> None:
     if not run.space.lines:  # type: ignore[attr-defined]
         raise UserError(
             "The decoder 'elmo' learns where a sentence begins and ends: one a line, with "
@@ -73,20 +71,20 @@ def few_updates_note(tokens: int, window: int, settings: Settings) -> str:
     return f"{message}; with --set train.batch_size={batch} it has {-(-tokens // (batch * each))}"
 
 
-def tokenise_dev(run: "NeuralRun", model: Model) -> TokenStore | None:
+def tokenise_dev(run: RunContext, model: Model) -> TokenStore | None:
     """Return the dev texts, if any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
-    encode = model.head.subtoken_encoder
-    out = TokenStore(int(encode is not None), folder=run.folder)
-    for example, ids, words in _tokenise(run, run.splits.dev, "dev", encode is not None):
-        subtokens = () if encode is None else (encode(words),)
-        out.append(ids, run.task.target(example, run.space), example.line, subtokens)
+    make: Any = model.head.pieces
+    out = TokenStore(int(make is not None), folder=run.folder)
+    for example, ids, words in _tokenise(run, run.splits.dev, "dev", make is not None):
+        pieces = () if make is None else (make(words),)
+        out.append(ids, run.task.target(example, run.space), example.line, pieces)
     return out.close()
 
 
 def _tokenise(
-    run: "NeuralRun", source: Source, name: str, written: bool
+    run: RunContext, source: Source, name: str, written: bool
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
     """Yield each text with its ids and, if `written`, its tokens; count texts of unknown words."""
     space: Any = run.space
@@ -130,14 +128,14 @@ def _evaluate_direction(
     model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime, backward: bool = False
 ) -> Any:
     measure, head = task.build_metric(space), model.head
-    width = head.decoder.max_subtokens
+    widest: Any = getattr(head.decoder, "widest", 0)
     last = space.size[2] if space.lines else -1
 
     def tokens(i: int) -> np.ndarray:
         found = store.row(i).astype(np.int64)
-        if head.subtoken_encoder is not None:
+        if head.pieces is not None:
             own = store.subtokens(i)  # (T, W)
-            found = np.column_stack([found, own, np.zeros((len(own), width - own.shape[1]), int)])
+            found = np.column_stack([found, own, np.zeros((len(own), widest - own.shape[1]), int)])
         return reverse_text(found) if backward else found
 
     order = range(len(store))[:: -1 if backward else 1]

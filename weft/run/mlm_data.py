@@ -1,21 +1,19 @@
 """Data of a masked-LM run: documents to mask, train on and evaluate."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.batch.documents import Documents, encode_documents
 from weft.batch.mlm_collator import MLMLoader
 from weft.errors import UserError
 from weft.inference.mlm_scoring import score_documents
 from weft.model import Model
+from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.run.lm_data import few_updates_note, windows_per_batch
 from weft.runtime import Runtime
 from weft.tasks.mlm import EVALUATION_SEED, MLMStats
 from weft.train.settings import Settings
-
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
 
 
 def check_parts(full: dict[str, Any]) -> None:
@@ -33,7 +31,7 @@ def check_parts(full: dict[str, Any]) -> None:
         )
 
 
-def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Documents | None:
+def tokenise_documents(run: RunContext, source: Source | None, name: str) -> Documents | None:
     """Return the tokenised documents of a split."""
     if source is None:
         return None
@@ -50,7 +48,7 @@ def tokenise_documents(run: "NeuralRun", source: Source | None, name: str) -> Do
     return found
 
 
-def training_documents(run: "NeuralRun", model: Model) -> Documents:
+def training_documents(run: RunContext, model: Model) -> Documents:
     """Return the training documents; raise UserError if there are too few."""
     task: Any = run.task
     limit = model.max_positions
@@ -78,7 +76,7 @@ def make_batches(
     found: Documents, model: Model, task: Any, space: Any, settings: Settings
 ) -> MLMLoader:
     """Return the batches of masked documents."""
-    masking = task.masking(space, model.frame)
+    masking = task.masking(space, model.traits.frame)
     rows = windows_per_batch(found.size, task.window, settings)
     return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
@@ -86,7 +84,7 @@ def make_batches(
 def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
     """Return the metrics of documents, with the same tokens masked every time."""
     measure = task.build_metric(space)
-    masking = task.masking(space, model.frame, phases=False)
+    masking = task.masking(space, model.traits.frame, phases=False)
     rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)
     measure.add([MLMStats(*row) for row in rows.tolist()])
     return measure

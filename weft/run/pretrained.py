@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from weft.config import Config
 from weft.convert import gpt2
@@ -224,27 +224,23 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
     With the learning `rate`, also warn if it is high for such a network.
     """
     message = []
-    for embedder in model.embedders:
-        if name := getattr(embedder, "model", ""):
-            found = open_checkpoint(str(name))
+    for part, embedder in zip(model.embedder_parts, model.embedders, strict=True):
+        if part.model:
+            found = open_checkpoint(part.model)
             weights = found.weights(task)
             load_weights(embedder, _embedder_weights(weights, model.parts), str(found.folder))
             message.append(f"weights of the embedder are those of {found.folder}")
             more = _load_pool_and_head(model, found, weights, task)
             message += [f"weights of the {part} begin there, too" for part in more]
             tuned = sum(p.numel() for p in embedder.parameters() if p.requires_grad)
-            if (
-                rate >= HIGH_LEARNING_RATE
-                and tuned >= LARGE_NETWORK
-                and not getattr(embedder, "frozen", False)
-            ):
+            if rate >= HIGH_LEARNING_RATE and tuned >= LARGE_NETWORK and not part.frozen:
                 message.append(
                     f"note: train.learning_rate={rate:g} is high for a network of {tuned:,} "
                     "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
                     "embedder.frozen=true"
                 )
-    if model.is_lm and model.head.decoder.model:
-        found = open_checkpoint(model.head.decoder.model)
+    if model.traits.is_lm and (name := getattr(model.head.decoder, "model", "")):
+        found = open_checkpoint(str(name))
         decoder: Any = model.head.decoder
         weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
         load_weights(decoder, weights, str(found.folder))
@@ -275,11 +271,10 @@ def _load_pool_and_head(
     done = []
     pool = model.parts.get("pool", {})
     same = {k: found.pool.get(k) for k in ("kind", "activation")}
-    parts: list[tuple[str, nn.Module, bool]] = [
-        ("pool", model.pool, same == {k: pool.get(k) for k in same}),
-        ("head", model.head, task == "masked"),
-    ]
-    for name, part, wanted in parts:
+    matching = {"pool": same == {k: pool.get(k) for k in same}, "head": task == "masked"}
+    modules = dict(model.named_children())
+    for name, wanted in matching.items():
+        part = modules[name]
         own, given = part.state_dict(), _strip_prefix(weights, f"{name}.")
         fits = {k: given[k] for k in own if k in given and own[k].shape == given[k].shape}
         if wanted and fits:

@@ -1,6 +1,6 @@
 """Fit a head by logistic or ridge regression on the vectors of a frozen encoder."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,18 +11,19 @@ from weft.classic.linear.regularisation import scores as linear_scores
 from weft.errors import UserError
 from weft.inference.forward import collect_outputs
 from weft.model import Model
+from weft.run.context import RunContext
+from weft.runtime import Runtime
 from weft.tasks.regress import LabelScale
 from weft.tasks.task import compute_metrics
 from weft.train.logger import truncate_metrics
-
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
 
 # Vectors of length one need a larger C than n-grams, of which a text has hundreds.
 GRID = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
-def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore | None) -> None:
+def fit_head(
+    run: RunContext, runtime: Runtime, model: Model, train: TokenStore, dev: TokenStore | None
+) -> None:
     """Compute the vector of every text once, fit the head on them and write its weights."""
     from threadpoolctl import threadpool_limits
 
@@ -34,8 +35,13 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
         )
     truncate_metrics(run.folder / "metrics.jsonl", -1)
     task, space, seed = run.task, run.space, run.settings.seed
-    vectors = _compute_vectors(run, model, train, "train")
-    held = None if dev is None else (_compute_vectors(run, model, dev, "dev"), dev.targets)
+
+    def compute_vectors(store: TokenStore, name: str) -> np.ndarray:
+        run.logger.info(f"computing the vectors of {name}: {len(store):,} texts")
+        return collect_outputs(model, store, runtime, lambda reading: reading.vector)
+
+    vectors = compute_vectors(train, "train")
+    held = None if dev is None else (compute_vectors(dev, "dev"), dev.targets)
     fit = fit_for("logistic", task, space, seed, head.balanced)
     with threadpool_limits(1):
         if head.C:
@@ -58,8 +64,3 @@ def fit_head(run: "NeuralRun", model: Model, train: TokenStore, dev: TokenStore 
         run.logger.event("evaluation", step=len(train), epoch=1, **values, best=True)
         if run.on_evaluate is not None:
             run.on_evaluate(len(train), known)
-
-
-def _compute_vectors(run: "NeuralRun", model: Model, store: TokenStore, name: str) -> np.ndarray:
-    run.logger.info(f"computing the vectors of {name}: {len(store):,} texts")
-    return collect_outputs(model, store, run.runtime, lambda reading: reading.vector)

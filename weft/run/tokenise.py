@@ -56,7 +56,7 @@ class SplitTokeniser:
     def tokenise(self, examples: Source, name: str) -> TokenStore:
         """Tokenise a split; truncated and skipped texts go into the tally."""
         model = self.model
-        if model.pooling == "decoder" and self.index.policy == "windows":
+        if model.traits.pooling == "decoder" and self.index.policy == "windows":
             raise UserError(
                 'data.truncate = "windows" would write a text for every window. Choose another, '
                 'such as "head".'
@@ -67,11 +67,11 @@ class SplitTokeniser:
                 'Choose another, such as "windows".'
             )
         self.examples = 0
-        columns = getattr(self.space, "width", 0) if model.is_structured else 0
-        trees = model.input_kind == "trees"
+        columns = getattr(self.space, "width", 0) if model.traits.is_structured else 0
+        trees = model.traits.input_kind == "trees"
         store = TokenStore(
             self.index.subtoken_kinds, self.folder, columns=columns, trees=trees,
-            features=model.features, pairs=model.input_kind == "pairs",
+            features=model.traits.features, pairs=model.traits.input_kind == "pairs",
         )  # fmt: skip
         self.tally.enabled = True
         rows = self.logger.reading(
@@ -79,7 +79,7 @@ class SplitTokeniser:
         )
         kept = self._with_targets(self._training_instances(rows, name))
         while chunk := list(islice(kept, TOKENISE_CHUNK_TEXTS)):
-            if model.input_kind in ("text", "pairs", "vectors"):
+            if model.traits.input_kind in ("text", "pairs", "vectors"):
                 self._tokenise_texts(chunk, store, name)
             else:
                 self._tokenise_words(chunk, store, name)
@@ -107,10 +107,13 @@ class SplitTokeniser:
     ) -> None:
         """Append rows of words, or of tree nodes."""
         given = [example for example, _ in chunk]
-        trees = self.model.input_kind == "trees"
+        trees = self.model.traits.input_kind == "trees"
         for row in self.index.tree_rows(given) if trees else self.index.sentence_rows(given):
             example, target = chunk[row.text]
-            if self.model.input_kind == "words" and not self.model.needs_full_sentence:
+            if (
+                self.model.traits.input_kind == "words"
+                and not self.model.traits.needs_full_sentence
+            ):
                 target = target[row.start : row.start + len(row.ids)]
             self._count_unknown(row, example, name)
             store.append(row.ids, target, example.line, row.subtokens, row.parents)
@@ -147,7 +150,7 @@ class SplitTokeniser:
             if row.clipped:
                 self.tally.add(f"{name} texts with words too long to spell out", example.where)
             if (
-                beyond := self.model.extended_vocab_start
+                beyond := self.model.traits.extended_vocab_start
             ):  # what was cut off the source cannot be copied
                 seen = (target < beyond) | np.isin(target, row.ids)
                 target = np.where(seen, target, UNKNOWN_ID)
@@ -176,13 +179,13 @@ class SplitTokeniser:
         def where(i: int) -> str:
             return given[i].where
 
-        if self.model.features:
-            return self.index.feature_rows(given, self.model.features, where)
-        others = [e.other or "" for e in given] if self.model.input_kind == "pairs" else ()
+        if self.model.traits.features:
+            return self.index.feature_rows(given, self.model.traits.features, where)
+        others = [e.other or "" for e in given] if self.model.traits.input_kind == "pairs" else ()
         return self.index.rows([example.text for example in given], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
-        most = self.model.head.target_limit or math.inf
+        most = getattr(getattr(self.model.head, "decoder", None), "max_positions", None) or math.inf
         for example, target in chunk if most < math.inf else ():
             if len(target) > most:
                 raise UserError(

@@ -10,7 +10,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import chain, islice
@@ -28,6 +28,7 @@ from weft.predict.evaluate import evaluate, missing_label_error
 from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
 from weft.predict.preprocess import preprocess
 from weft.progress import with_progress
+from weft.run.context import EvalCallback, RunContext
 from weft.run.data import (
     Data,
     Source,
@@ -57,8 +58,6 @@ NEURAL_ADVICE = (
     "Lower train.batch_size or train.max_tokens, set data.max_tokens, or choose a smaller network."
 )
 CLASSIC_ADVICE = "Lower classic.vocab_size, train on fewer texts, or merge rare labels."
-
-EvalCallback = Callable[[int, dict[str, float]], None]  # called with the step and the dev metrics
 
 
 class StopTraining(Exception):
@@ -154,7 +153,7 @@ def _train(
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
         engine: Engine
-        made: dict[str, Any] = {"stopped": "", "completed": 1.0, "rising": "", "device_bytes": 0}
+        record: dict[str, Any]
         with explain_failures(
             folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
         ):
@@ -169,35 +168,39 @@ def _train(
             ):
                 if message:
                     logger.info(message)
+            context = RunContext(
+                data, settings, task, space, splits, folder, logger, tally, started, on_evaluate
+            )
             if runtime is None:
                 from weft.run import classic
 
-                fit = classic.ClassicRun(
-                    full["classic"], data, settings, task, space, splits, logger, tally, on_evaluate
-                )
                 _note_ignored(config, logger)
-                engine = fit.fit()
-                made |= {"stopped": fit.stop_reason, "completed": fit.completed}
-            else:
-                from weft.run.neural import NeuralRun
-
-                run = NeuralRun(
-                    full, data, settings, task, space, splits, folder, logger, tally, runtime,
-                    on_evaluate, parser, started,
-                )  # fmt: skip
-                engine = run.fit(resume)
-                made = {"stopped": run.stop_reason, "device_bytes": runtime.peak_memory()}
-                made |= {
-                    "losses": run.losses,
-                    "rising": run.undertrained,
-                    "completed": run.completed,
+                engine, result = classic.ClassicRun(context, full["classic"]).fit()
+                record = {
+                    "stopped": result.stop_reason,
+                    "completed": result.completed,
+                    "rising": "",
+                    "device_bytes": 0,
                 }
-                made |= {"threads": run.threads, "updates": run.updates}
-                made |= {"training_seconds": round(run.training_seconds, 3)}
-        made["seconds"] = round(time.perf_counter() - started, 3)
+            else:
+                from weft.run.neural import NeuralRun, infer_features
+
+                infer_features(full, splits.train)
+                engine, result = NeuralRun(context, full, runtime, parser).fit(resume)
+                record = {
+                    "stopped": result.stop_reason,
+                    "device_bytes": runtime.peak_memory(),
+                    "losses": result.losses,
+                    "rising": result.undertrained,
+                    "completed": result.completed,
+                    "threads": list(result.threads),
+                    "updates": result.updates,
+                    "training_seconds": round(result.seconds, 3),
+                }
+        record["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
-            return _evaluate_and_save(predictor, splits, data, folder, logger, tally, made)
+            return _evaluate_and_save(predictor, context, record)
 
 
 def resolve_config(config: Config) -> dict[str, Any]:
@@ -226,15 +229,13 @@ def _kinds(config: Config) -> set[Any]:
 
 
 def _evaluate_and_save(
-    predictor: Predictor,
-    splits: Splits,
-    data: Data,
-    folder: Path,
-    logger: RunLogger,
-    tally: SkipCounter,
-    made: dict[str, Any],
+    predictor: Predictor, run: RunContext, training: dict[str, Any]
 ) -> RunResult:
-    """Tune on dev, evaluate on dev and test, and write the model folder."""
+    """Tune on dev, evaluate on dev and test, and write the model folder.
+
+    `training` is what the record says of training.
+    """
+    splits, data, folder, logger, tally = run.splits, run.data, run.folder, run.logger, run.tally
     if splits.dev is not None and predictor.task.has_threshold:
         _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
     found: dict[str, dict[str, MetricValue]] = {}
@@ -258,20 +259,20 @@ def _evaluate_and_save(
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
         logger.info(f"{name} {words} on {main.n}")
         logger.event(name, **{k: f.value for k, f in found[name].items()})
-    message = (splits.note(), made["rising"], getattr(predictor.engine, "note", ""))
+    message = (splits.note(), training["rising"], getattr(predictor.engine, "note", ""))
     notes = [*filter(None, message), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
         logger.info(f"note: {line}")
     record = {
-        **made,
+        **training,
         "parameters": predictor.parameters,
         "figures": {
             split: {name: dataclasses.asdict(f) for name, f in figures.items()}
             for split, figures in found.items()
         },
-        "notes": [*filter(None, [made["stopped"]]), *notes],
+        "notes": [*filter(None, [training["stopped"]]), *notes],
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
@@ -424,7 +425,7 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
             "or set task.kind to 'pair-classify', 'pair-score' or 'span'."
         )
     head, pool = full["head"]["kind"], full["pool"]["kind"]
-    own = registry.find("head", head).task  # type: ignore[attr-defined]  # a subclass of Head
+    own = getattr(registry.find("head", head), "task", "")
     by_word = hasattr(task, "gold")
     if own != kind if by_word else bool(own):
         message = f"answers the task '{own}'" if own else "answers about the text as a whole"

@@ -2,11 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,12 @@ from weft.errors import UserError, is_out_of_memory
 from weft.inference.forward import collect_outputs, decode_batches
 from weft.machine import available_cpus
 from weft.metrics.value import lower_is_better
-from weft.model import Model
+from weft.model import EncoderModel, Model
 from weft.progress import Stage, duration
 from weft.run import lm_data, mlm_data
-from weft.run.tokenise import predictions_and_references
-from weft.runtime import seed_everything
+from weft.run.context import RunContext, TrainingResult
+from weft.run.tokenise import DevReference, predictions_and_references
+from weft.runtime import Runtime, seed_everything
 from weft.storage import write_text
 from weft.train import checkpoint
 from weft.train.cuda_graphs import WARMUP_UPDATES, setup_work, updates_ahead
@@ -45,9 +47,6 @@ from weft.train.progress_checks import DevCurve, LossTracker
 from weft.train.threads import ThreadChoice, thread_counts
 from weft.train.time_budget import TimeBudget
 
-if TYPE_CHECKING:
-    from weft.run.neural import NeuralRun
-
 CHECKPOINT_SECONDS = 60  # between checkpoints, by default
 MAX_CACHING_FRACTION = 0.5  # of the time limit, for caching frozen features
 TIMED_BATCHES = 4  # used to time threads
@@ -57,61 +56,81 @@ TrainingData = TokenStore | TokenStream | Documents  # what is learned from
 
 
 class Trainer:
-    """Runs `fit` with evaluations, checkpoints and early stopping."""
+    """Runs `fit` with evaluations, checkpoints and early stopping.
+
+    `initial_weights` returns the weights with which the run began, to replay it.
+    """
 
     def __init__(
         self,
-        run: "NeuralRun",
+        context: RunContext,
+        runtime: Runtime,
         model: Model,
         train: TrainingData,
         dev: TokenStore | Documents | None,
+        dev_references: Sequence[DevReference],
+        initial_weights: Callable[[], Mapping[str, Tensor]],
     ):
-        self.job, self.model, self.dev, self.train = run, model, dev, train
-        self.settings, self.logger = run.settings, run.logger
-        self.folder = run.folder / "checkpoints"
+        self.context, self.runtime, self.model = context, runtime, model
+        self.train, self.dev, self.dev_references = train, dev, dev_references
+        self.initial_weights = initial_weights
+        self.task, self.space = context.task, context.space
+        self.settings, self.logger = context.settings, context.logger
+        self.folder = context.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
         self.state = TrainState.fresh(model, self.settings)
-        self.batches = _make_batches(run, train, model)
-        self.metric = self.settings.metric or run.task.metric
+        self.batches = _make_batches(context, train, model)
+        self.metric = self.settings.metric or self.task.metric
         self.best: float | None = None
         self.dev_curve = DevCurve(self.metric)
         self.stale = 0
         self.saved = time.perf_counter()
-        self.budget = TimeBudget(run.started, self.settings.minutes)
+        self.budget = TimeBudget(context.started, self.settings.minutes)
+        self.stop_reason, self.completed = "", 1.0  # see TrainingResult
+        self.threads: list[tuple[int, int]] = []
         self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
         self.loss_tracker = LossTracker()
         self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
         self.long_windows = False  # to long windows, where BERT reads short ones first
-        counts = thread_counts(self.settings.threads, run.runtime.device.type == "cpu")
+        counts = thread_counts(self.settings.threads, runtime.device.type == "cpu")
         self.thread_choice = ThreadChoice(counts, again=self.settings.compile is not True)
 
-    def run(self, resume: bool) -> None:
-        """Train, then load the best weights into the model."""
+    def run(self, resume: bool) -> TrainingResult:
+        """Train, load the best weights into the model, and return how training went."""
         self.thread_choice.start()
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
-            truncate_metrics(self.job.folder / "metrics.jsonl", -1)
+            truncate_metrics(self.context.folder / "metrics.jsonl", -1)
         self._choose_threads()
-        self.job.threads.append((self.state.step, torch.get_num_threads()))
+        self.threads.append((self.state.step, torch.get_num_threads()))
         self._cache_frozen_features()
         self._copy_weights()
-        unit = "tokens" if self.model.is_lm else "examples"
+        unit = "tokens" if self.model.traits.is_lm else "examples"
         try:
             with self.logger.during("training", unit, announce=False) as stage:
                 self._train(stage)
         except NonFiniteLoss as error:
             raise self._explain(error) from None
-        self.job.updates, self.job.training_seconds = self.state.step, self.budget.seconds
+        seconds = self.budget.seconds
         self._load_best()
-        self.job.losses = self.loss_tracker.first_and_lowest
+        undertrained = ""
         if self.dev is not None:
-            self.job.undertrained = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
+            undertrained = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
         if self.state.speedup_failure:
             self.logger.info(f"note: {self.state.speedup_failure}; it went on without")
         if health := self._diagnose():
-            path = self.job.folder / "health.json"
+            path = self.context.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
+        return TrainingResult(
+            self.stop_reason,
+            self.completed,
+            undertrained,
+            self.loss_tracker.first_and_lowest,
+            self.state.step,
+            seconds,
+            tuple(self.threads),
+        )
 
     def _train(self, stage: Stage) -> None:
         for progress in self._updates():
@@ -141,13 +160,13 @@ class Trainer:
             if isinstance(rows, TokenStore):
                 what = f"reading {name} once: the network does not learn"
 
-                def heard(share: float, what: str = what) -> bool:
-                    self.logger.progress(share, what)
+                def on_progress(fraction: float, what: str = what) -> bool:
+                    self.logger.progress(fraction, what)
                     return self.budget.fraction_used < MAX_CACHING_FRACTION
 
                 with self.logger.during(what):
                     kept = cache_features(
-                        self.model, rows, self.job.runtime, self.job.folder, heard
+                        self.model, rows, self.runtime, self.context.folder, on_progress
                     )
                 if not kept:
                     self.logger.info(
@@ -164,20 +183,20 @@ class Trainer:
                 self.logger.info("threads: 1 (a short run; train.threads sets another number)")
             return
         before = torch.get_num_threads()
-        state, settings, runtime = self.state, self.settings, self.job.runtime
+        state, settings = self.state, self.settings
         works = [
-            partial(rehearse_update, state, self.job.task, batch, settings, runtime)
+            partial(rehearse_update, state, self.task, batch, settings, self.runtime)
             for batch, _ in islice(iter(self.batches), TIMED_BATCHES)
         ]
         if not works:
             return
-        found = self.thread_choice.choose(works, batches)
+        timing = self.thread_choice.choose(works, batches)
         now, step = torch.get_num_threads(), state.step
         if now != before or not step:
-            self.logger.info(f"threads: {now} (a batch takes {found})")
+            self.logger.info(f"threads: {now} (a batch takes {timing})")
         if step and now != before:
-            self.job.threads.append((step, now))
-        seconds = {str(count): took for count, took in found.seconds.items()}
+            self.threads.append((step, now))
+        seconds = {str(count): took for count, took in timing.seconds.items()}
         self.logger.event("threads", step=step, threads=now, batch_seconds=seconds)
 
     def _comparable_batches(self) -> float:
@@ -197,12 +216,12 @@ class Trainer:
     def _updates(self) -> Iterator[Progress]:
         if self._is_out_of_patience():
             return
-        run, began = self.job, time.perf_counter()
-        if work := setup_work(self.model, self.settings, run.runtime, self.batches):
+        began = time.perf_counter()
+        if work := setup_work(self.model, self.settings, self.runtime, self.batches):
             self.logger.info(f"{work} …")
         for number, progress in enumerate(
             fit(
-                self.state, run.task, self.batches, self.settings, run.runtime,
+                self.state, self.task, self.batches, self.settings, self.runtime,
                 updates_that_fit=self.budget.updates_that_fit,
             ),
             1,
@@ -219,14 +238,14 @@ class Trainer:
 
     def _report_time_limit(self, progress: Progress) -> None:
         done, all_ = progress.fraction * self.settings.epochs, self.settings.epochs
-        self.job.completed = progress.fraction
-        self.job.stop_reason = f"stopped by the clock after {done:.1f} of {all_} epochs"
+        self.completed = progress.fraction
+        self.stop_reason = f"stopped by the clock after {done:.1f} of {all_} epochs"
         if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.fraction):
-            self.job.stop_reason += (
+            self.stop_reason += (
                 f"; long windows were never read, and places beyond {self.batches.masking.window} "
                 "are as they began (task.long_fraction=0, or fewer epochs)"
             )
-        self.logger.info(f"{self.job.stop_reason} (train.minutes)")
+        self.logger.info(f"{self.stop_reason} (train.minutes)")
 
     def _is_out_of_patience(self) -> bool:
         return bool(self.settings.patience) and self.stale >= self.settings.patience
@@ -266,8 +285,8 @@ class Trainer:
         if self.settings.diagnose and (health := self._diagnose(self.weights_before)):
             self.logger.event("health", **health.to_json())
         self._save(progress)
-        if self.job.on_evaluate is not None and found:
-            self.job.on_evaluate(progress.step, found)
+        if self.context.on_evaluate is not None and found:
+            self.context.on_evaluate(progress.step, found)
 
     def _copy_weights(self) -> None:
         """Copy the weights to measure the next update."""
@@ -281,36 +300,36 @@ class Trainer:
 
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         """Diagnose the gradients; return None if memory does not suffice."""
-        runtime, step, clip = self.job.runtime, self.state.step, self.settings.clip_norm
-        if not isinstance(self.train, TokenStore):
+        step, clip = self.state.step, self.settings.clip_norm
+        if not isinstance(self.train, TokenStore) or not isinstance(self.model, EncoderModel):
             self.logger.info("gradients: not looked at while text itself is learned")
             return None
         try:
             rows = sample_batch(self.train)
-            found = examine(self.model, self.job.task, rows, runtime, step, before, clip)
+            health = examine(self.model, self.task, rows, self.runtime, step, before, clip)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             self.logger.info("note: not enough memory to look at the gradients")
             return None
-        self.logger.info(f"gradients {found.level}: {found.verdict}")
-        return found
+        self.logger.info(f"gradients {health.level}: {health.verdict}")
+        return health
 
     def _evaluate_dev(self, store: TokenStore | Documents) -> dict[str, float]:
-        task, space = self.job.task, self.job.space
+        task, space, runtime = self.task, self.space, self.runtime
         measure = task.build_metric(space)
         if isinstance(store, Documents):
-            measure = mlm_data.evaluate(self.model, store, task, space, self.job.runtime)
-        elif self.model.is_lm:
-            measure = lm_data.evaluate(self.model, store, task, space, self.job.runtime)
-        elif self.model.is_structured:
-            with self.model.head.greedy_decoding():
-                decoding = decode_batches(self.model, store, self.job.runtime)
-            rows, right = predictions_and_references(decoding, self.job.dev_references, store)
+            measure = mlm_data.evaluate(self.model, store, task, space, runtime)
+        elif self.model.traits.is_lm:
+            measure = lm_data.evaluate(self.model, store, task, space, runtime)
+        elif self.model.traits.is_structured:
+            with getattr(self.model.head, "greedy_decoding", nullcontext)():
+                decoding = decode_batches(self.model, store, runtime)
+            rows, right = predictions_and_references(decoding, self.dev_references, store)
             settled = task.tune(rows, right, space) if task.has_threshold else space
             measure.add(task.predict_targets(rows, settled), right)
         else:
-            found = collect_outputs(self.model, store, self.job.runtime)
+            found = collect_outputs(self.model, store, runtime)
             answers = task.predict_targets(found, task.tune(found, store.targets, space))
             measure.add(answers, store.targets)
         return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
@@ -359,12 +378,12 @@ class Trainer:
             "threads": torch.get_num_threads(),
         }
         path = self.folder / "last.safetensors"
-        checkpoint.write(path, self.state, progress.position, self.job.runtime, extra)
+        checkpoint.write(path, self.state, progress.position, self.runtime, extra)
         self.saved = time.perf_counter()
 
     def _restore(self) -> None:
         path = self.folder / "last.safetensors"
-        position, extra = checkpoint.read(path, self.state, self.job.runtime)
+        position, extra = checkpoint.read(path, self.state, self.runtime)
         if position.batch and extra.get("order", self._batch_order) != self._batch_order:
             raise ResumeError(
                 f"{path} was saved in the middle of an epoch with "
@@ -378,8 +397,8 @@ class Trainer:
         self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
         self.state.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
-        self.budget = TimeBudget(self.job.started, self.settings.minutes, before)
-        truncate_metrics(self.job.folder / "metrics.jsonl", self.state.step)
+        self.budget = TimeBudget(self.context.started, self.settings.minutes, before)
+        truncate_metrics(self.context.folder / "metrics.jsonl", self.state.step)
         self._restore_threads(extra.get("threads", 0))
 
     def _restore_threads(self, before: int) -> None:
@@ -421,21 +440,19 @@ class Trainer:
 
     def _find_non_finite(self, update: Progress) -> str | None:
         """Replay training up to a failed update and return the first non-finite part."""
-        run, last = self.job, self.folder / "last.safetensors"
+        last = self.folder / "last.safetensors"
         if last.is_file():
-            self.batches.position, _ = checkpoint.read(last, self.state, run.runtime)
+            self.batches.position, _ = checkpoint.read(last, self.state, self.runtime)
         else:
             seed_everything(self.settings.seed)
-            self.model.load_state_dict(
-                run.build_model(run.learn_tokenizer(resume=True)[0]).state_dict()
-            )
+            self.model.load_state_dict(self.initial_weights())
             self.state = TrainState.fresh(self.model, self.settings)
             self.batches.position = Position()
         missing = update.step - 1 - self.state.step
         if missing > MAX_REPLAYED_UPDATES:
             return None
         self.state.unchecked, self.state.pending = [], None
-        again = fit(self.state, run.task, self.batches, self.settings, run.runtime)
+        again = fit(self.state, self.task, self.batches, self.settings, self.runtime)
         try:
             for _ in islice(again, missing):
                 pass
@@ -446,15 +463,15 @@ class Trainer:
             batch = replace(batch, carried=self.state.carried)
         else:
             batch = labelled_batch(self.train, np.array(update.rows))
-        return find_non_finite(self.model, run.task, batch, run.runtime)
+        return find_non_finite(self.model, self.task, batch, self.runtime)
 
 
-def _make_batches(run: "NeuralRun", train: TrainingData, model: Model) -> BatchLoader:
-    settings = run.settings
+def _make_batches(context: RunContext, train: TrainingData, model: Model) -> BatchLoader:
+    settings = context.settings
     if isinstance(train, TokenStream):
         return lm_data.make_batches(train, model, settings)
     if isinstance(train, Documents):
-        return mlm_data.make_batches(train, model, run.task, run.space, settings)
+        return mlm_data.make_batches(train, model, context.task, context.space, settings)
     return BatchLoader(
         train,
         rows=settings.batch_size,

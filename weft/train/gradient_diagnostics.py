@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from weft.batch import LabelledBatch, Padded, TokenStore, labelled_batch
 from weft.embed.contextual import Contextual
 from weft.embed.elmo import Elmo
+from weft.encode.cnn import Convolution
+from weft.encode.mlp import MLP
 from weft.encode.rnn import DIRECTION_NAMES, Recurrent
-from weft.model import Model
+from weft.model import EncoderModel, Model
 from weft.runtime import Runtime
 from weft.tasks.task import Task
 from weft.train.gradient_verdict import Curve, Evidence, GradientHealth, interpret
@@ -57,7 +59,7 @@ def sample_batch(store: TokenStore) -> LabelledBatch:
 
 
 def examine(
-    model: Model,
+    model: EncoderModel,
     task: Task,
     batch: LabelledBatch,
     runtime: Runtime,
@@ -82,7 +84,8 @@ def examine(
     outer, rest = grads[:2], iter(grads[2:])
     norms = {name: _gradient_norms(track, rest) for name, track in trace.tracks.items()}
     gradients = {name: _norm(gradient) / count for name, gradient in zip(names, rest, strict=True)}
-    lengths, second = batch.source.lengths, batch.source.second if model.is_bi_encoder else None
+    lengths = batch.source.lengths
+    second = batch.source.second if model.traits.is_bi_encoder else None
     distances = {
         name: median_by_distance(*_split_pairs(norms[name], track.lengths, second), track.stride)
         for name, track in trace.tracks.items()
@@ -105,14 +108,14 @@ def examine(
         clip=clip,
         encoder=parts["encoder"]["kind"],
         cell=encoder.cell if isinstance(encoder, Recurrent) else "",
-        pool=model.pooling,
+        pool=model.traits.pooling,
         direct=_pool_reads_inner_steps(_vector_norms(outer[1], states)),
         context=_contextual_embedder(model),
     )
     return GradientHealth(step, layers, distances, *interpret(evidence))
 
 
-def _contextual_embedder(model: Model) -> str:
+def _contextual_embedder(model: EncoderModel) -> str:
     """Return the kind of the contextual embedder, or ""."""
     specs = model.parts["embedder"]
     kinds = [spec["kind"] for spec in (specs if isinstance(specs, list) else [specs])]
@@ -224,7 +227,7 @@ def _eval_with_gradients(model: Model, runtime: Runtime) -> Iterator[None]:
 
 
 def _forward(
-    model: Model, task: Task, batch: LabelledBatch
+    model: EncoderModel, task: Task, batch: LabelledBatch
 ) -> tuple[ForwardTrace, Tensor, Tensor, Tensor]:
     """Return the trace, the embedded text, the states before pooling, and the loss."""
     trace = ForwardTrace()
@@ -234,7 +237,7 @@ def _forward(
         embedded = model.embed(batch.source)
         if not embedded.data.requires_grad:
             embedded.data.requires_grad_()
-        if isinstance(model.encoder, Recurrent) and not model.is_bi_encoder:
+        if isinstance(model.encoder, Recurrent) and not model.traits.is_bi_encoder:
             states, steps_by_layer = model.encoder.unroll(embedded)
             for name, steps in steps_by_layer.items():
                 trace.tracks[name] = LayerActivations(steps, batch.source.lengths)
@@ -251,9 +254,9 @@ def _forward(
     return trace, embedded.data, states.data, loss
 
 
-def _register_hooks(model: Model, source: Padded, trace: ForwardTrace) -> Iterator[Any]:
+def _register_hooks(model: EncoderModel, source: Padded, trace: ForwardTrace) -> Iterator[Any]:
     """Capture the outputs of encoder layers and activations; yield what removes each hook."""
-    layers = _layer_list(model.encoder)
+    layers = _layer_list(model.get_submodule("encoder"))
 
     def layer(module: nn.Module, inputs: Any, out: Any) -> None:
         track = _as_activations(model, source, _output_tensor(out))
@@ -276,8 +279,8 @@ def _register_hooks(model: Model, source: Padded, trace: ForwardTrace) -> Iterat
 
     # A linear layer is half a layer: its activation is the other half.
     bare = bool(layers) and isinstance(layers[0], nn.Linear)
-    shared = getattr(model.encoder, "activation", None)
-    for module in [shared] if bare and isinstance(shared, nn.Module) else layers:
+    shared = model.encoder.activation if isinstance(model.encoder, MLP) else None
+    for module in layers if shared is None or not bare else [shared]:
         yield module.register_forward_hook(layer).remove
     for name, module in model.named_modules():
         if isinstance(module, (nn.ReLU, *BOUNDED)):
@@ -299,17 +302,19 @@ def _output_tensor(out: Any) -> Tensor | None:
     return tensor if isinstance(tensor, Tensor) and tensor.is_floating_point() else None
 
 
-def _as_activations(model: Model, source: Padded, states: Tensor | None) -> LayerActivations | None:
+def _as_activations(
+    model: EncoderModel, source: Padded, states: Tensor | None
+) -> LayerActivations | None:
     """Return states (B, R, H) with their alignment to the text; None for anything else."""
     B, T = source.data.shape[:2]
     if states is None or states.dim() != 3 or len(states) != B:
         return None
     R, stride = states.shape[1], 1
-    leading = getattr(model.encoder, "leading", 0)
+    leading = model.encoder.leading
     if leading and T + leading == R:
         return LayerActivations([states], source.lengths, leading=leading)
-    for layer in [None, *_layer_list(model.encoder)]:
-        stride *= getattr(layer, "stride", 1)
+    for layer in [None, *_layer_list(model.get_submodule("encoder"))]:
+        stride *= layer.stride if isinstance(layer, Convolution) else 1
         if -(-T // stride) == R:
             return LayerActivations([states], (source.lengths + stride - 1) // stride, stride)
     return None
@@ -349,7 +354,7 @@ def _norm(gradient: Tensor | None) -> Tensor:
 
 
 def _layer_statistics(
-    model: Model,
+    model: EncoderModel,
     parameters: dict[str, nn.Parameter],
     gradients: dict[str, Tensor],
     before: dict[str, Tensor] | None,
@@ -410,14 +415,15 @@ def _layer_name(model: Model, name: str) -> str:
         return f"embedder {int(rest[0]) + 1}" if several else "embedder"
     if part != "encoder":
         return part
-    if isinstance(model.encoder, Recurrent):
+    encoder = model.get_submodule("encoder")
+    if isinstance(encoder, Recurrent):
         if not rest or rest[0] != "net" or len(rest) < 2:
             return "encoder"
         which, _, reverse = rest[1].rpartition("_l")[2].partition("_")
-        side = DIRECTION_NAMES[bool(reverse)] if model.encoder.directions == 2 else ""
+        side = DIRECTION_NAMES[bool(reverse)] if encoder.directions == 2 else ""
         return f"layer {int(which) + 1}{side}"
-    layers = _layer_list(model.encoder)
+    layers = _layer_list(encoder)
     if not layers:
         return "layer 1"
-    lists = {n for n, child in model.encoder.named_children() if isinstance(child, nn.ModuleList)}
+    lists = {n for n, child in encoder.named_children() if isinstance(child, nn.ModuleList)}
     return f"layer {int(rest[1]) + 1}" if len(rest) > 1 and rest[0] in lists else "encoder"

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from weft.errors import UserError
+from weft.model import Model
 from weft.train.settings import Settings
 
 RATE_FACTOR = "factor"  # of a parameter group: its learning rate relative to train.learning_rate
@@ -56,9 +57,8 @@ def _group_by_rate(
     """Group parameters by learning rate; return each group with its factor."""
     rates = {"embedders": settings.embedder_learning_rate, "head": settings.head_learning_rate}
     factors: dict[int, float] = {}  # by the id of the parameter
-    for name, rate in rates.items():
-        part = getattr(model, name, None)
-        if rate and part is not None:
+    for name, part in model.named_children():
+        if rate := rates.get(name, 0.0):
             factors |= {id(p): rate / settings.learning_rate for p in part.parameters()}
     for below, level in enumerate(reversed(layer_groups(model))):
         for p in level:
@@ -71,11 +71,12 @@ def _group_by_rate(
 
 def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     """Return the layers of the pre-trained embedders, lowest first, aligned at the top."""
-    stacks = [
-        e.layer_groups() for e in getattr(model, "embedders", ()) if hasattr(e, "layer_groups")
-    ]
+    embedders = model.embedder_parts if isinstance(model, Model) else []
+    stacks = [groups for part in embedders if (groups := part.layer_groups())]
     most = max(map(len, stacks), default=0)
-    padded = [[[]] * (most - len(stack)) + stack for stack in stacks]
+    padded: list[list[list[nn.Parameter]]] = [
+        [[]] * (most - len(stack)) + stack for stack in stacks
+    ]
     return [[p for level in side for p in level] for side in zip(*padded, strict=True)]
 
 

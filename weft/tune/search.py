@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft import registry
-from weft.config import Config, dumps
+from weft.config import Config, as_config, dumps
 from weft.errors import UserError, unknown_name
 from weft.metrics.value import lower_is_better
 from weft.run.data import Data, labelled_only, read_mode
@@ -95,11 +95,11 @@ def ignore_message(text: str) -> None:
 
 
 @registry.check_types
-@registry.with_trust(lambda config: config.origin_of)
 def tune(
-    config: Config,
+    config: Config | str | Path | Mapping[str, Any],
     output: str | Path,
     *,
+    changes: Mapping[str, Any] = {},
     search: Mapping[str, Any] = {},
     preset: str = "",
     sampler: str = "",
@@ -116,24 +116,28 @@ def tune(
 ) -> TuneResult:
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 
-    Called again with the same folder it goes on to `trials` in all; so may several processes.
-    Parts from outside Weft are imported only from packages in `trust`.
+    The configuration is a recipe's name, a .toml or .json file, a dict of sections or a Config;
+    `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}. Called again with
+    the same folder it goes on to `trials` in all; so may several processes. Parts from outside
+    Weft are imported only from packages in `trust`.
     """
-    import_optuna()
-    base = _without_search(config)
-    wanted = (
-        flatten(config["search"]) | (preset_space(preset, base) if preset else {}) | dict(search)
-    )
-    dimensions = make_dimensions(wanted, base)
-    limits = _make_limits(base, dimensions, sampler or PRESETS.get(preset, "tpe"), trials, minutes)
-    limits = replace(limits, prune=prune, device=device, seeds=seeds)
-    _check_options(base, seeds, workers)
-    plan = _make_spec(base, dimensions, on_message)
-    study = Study(_prepare_folder(Path(output), overwrite), plan)
-    try:
-        return _run(study, limits, workers, on_trial)
-    finally:
-        study.close()
+    config = as_config(config)
+    config = config.with_values(changes, "changes") if changes else config
+    with registry.trusting(trust, config.origin_of):
+        import_optuna()
+        base = _without_search(config)
+        around = preset_space(preset, base) if preset else {}
+        dimensions = make_dimensions(flatten(config["search"]) | around | dict(search), base)
+        sampler = sampler or PRESETS.get(preset, "tpe")
+        limits = _make_limits(base, dimensions, sampler, trials, minutes)
+        limits = replace(limits, prune=prune, device=device, seeds=seeds)
+        _check_options(base, seeds, workers)
+        plan = _make_spec(base, dimensions, on_message)
+        study = Study(_prepare_folder(Path(output), overwrite), plan)
+        try:
+            return _run(study, limits, workers, on_trial)
+        finally:
+            study.close()
 
 
 def _run(study: Study, limits: Limits, workers: int, on_trial: SearchCallback) -> TuneResult:

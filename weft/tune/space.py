@@ -174,11 +174,11 @@ def check_buildable(config: Config) -> dict[str, Any]:
     if "classic" in full:
         registry.build("classic", full["classic"])
     else:
-        from weft.model import Model
+        from weft.model import build_model
 
         by_word = hasattr(registry.find("task", full["task"]["kind"]), "gold")
         outputs = DECODER_OUTPUTS if "decoder" in full else WORD_OUTPUTS if by_word else 2
-        Model(full, vocabulary_size=8, outputs=outputs)
+        build_model(full, vocabulary_size=8, outputs=outputs)
         registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})
     return full
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.run.train import EvalCallback, StopTraining, train
+from weft.run.context import EvalCallback
+from weft.run.train import StopTraining, train
 from weft.tune.study import ClaimedTrial, Limits, Study, TrialRecord
 
 KEPT_TRIALS = 3  # the best keep their weights; the rest would fill the disk

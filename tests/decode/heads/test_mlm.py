@@ -13,7 +13,7 @@ from weft.batch.mlm_collator import Masking, MLMLabels
 from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.decode.heads import mlm
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import build_model
 from weft.tasks.mlm import MaskedLM
 from weft.tokens.special_tokens import SpecialTokens
 
@@ -34,7 +34,7 @@ def model(follows=True, **embedder):
     torch.manual_seed(1)
     pool = {"kind": "cls" if follows else "mean"}
     parts = {**PARTS, "embedder": {**PARTS["embedder"], **embedder}, "pool": pool}
-    out = Model(parts, vocabulary_size=V, outputs=(V, follows)).eval()
+    out = build_model(parts, vocabulary_size=V, outputs=(V, follows)).eval()
     with torch.no_grad():
         for parameter in out.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -138,7 +138,7 @@ def test_the_table_is_the_embedders_and_saved_once():
 def test_an_embedder_without_words_is_told():
     parts = {**PARTS, "embedder": {"kind": "ngrams", "width": 7}}
     with pytest.raises(UserError, match="head 'masked' scores words with the embedder's table"):
-        Model(parts, vocabulary_size=V, outputs=(V, True))
+        build_model(parts, vocabulary_size=V, outputs=(V, True))
 
 
 def test_shape_comments_are_true():

@@ -45,12 +45,21 @@ def test_neighbours_stay_neighbours():
     np.testing.assert_array_equal(found, projection.project(VECTORS, "t-sne", seed=3))
 
 
-@pytest.mark.slow
-def test_umap():
-    pytest.importorskip("umap")
-    found = projection.project(VECTORS, "umap", seed=3)
-    assert trustworthiness(VECTORS, found, n_neighbors=5) > 0.9
-    np.testing.assert_array_equal(found, projection.project(VECTORS, "umap", seed=3))
+@pytest.fixture
+def interpreted_umap(monkeypatch):
+    """UMAP without its compiler: compiling takes 20 seconds, interpreting a few points 2."""
+    numba = pytest.importorskip("numba")
+    with monkeypatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", 1)
+        pytest.importorskip("umap")
+
+
+@pytest.mark.usefixtures("interpreted_umap")
+def test_umap_keeps_neighbours_and_repeats_with_its_seed():
+    vectors = VECTORS[::2]
+    found = projection.project(vectors, "umap", seed=3)
+    assert trustworthiness(vectors, found, n_neighbors=5) > 0.9
+    np.testing.assert_array_equal(found, projection.project(vectors, "umap", seed=3))
 
 
 def test_without_umap_learn_its_picture_is_left_out_and_noted(monkeypatch):

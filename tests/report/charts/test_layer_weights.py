@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from weft.errors import UserError
-from weft.model import Model
+from weft.model import build_model
 from weft.report import html
 from weft.report.charts import layer_weights
 
@@ -17,7 +17,7 @@ def model():
         "embedder": [{"kind": "lookup", "width": 3}, SMALL], "encoder": {"kind": "none"},
         "pool": {"kind": "mean"}, "head": {"kind": "linear"},
     }  # fmt: skip
-    made = Model(parts, vocabulary_size=7, outputs=2)
+    made = build_model(parts, vocabulary_size=7, outputs=2)
     with torch.no_grad():
         made.embedders[1].mix.scores.copy_(torch.tensor([1.0, 3.0, 2.0]))
         made.embedders[1].mix.gamma.fill_(0.75)
@@ -43,7 +43,7 @@ def test_a_network_of_blocks_is_shown_too():
     embedder = {"kind": "bert", "hidden": 6, "layers": 2, "heads": 3, "mix": True}
     parts = {"embedder": embedder, "encoder": {"kind": "none"}, "pool": {"kind": "cls"},
              "head": {"kind": "linear"}}  # fmt: skip
-    (found,) = layer_weights.read_model(Model(parts, vocabulary_size=7, outputs=2))
+    (found,) = layer_weights.read_model(build_model(parts, vocabulary_size=7, outputs=2))
     assert (found.name, found.gamma) == ("bert", 1.0)
     assert found.weights == pytest.approx((1 / 3, 1 / 3, 1 / 3))
     assert "bert, γ = 1.00" in html.render("layer_weights.html", mixes=[found])

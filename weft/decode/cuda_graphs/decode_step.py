@@ -8,21 +8,19 @@ tests it is a plain call.
 """
 
 import copy
-import inspect
 import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from weft.attend.multihead import MultiHeadAttention
 from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
-from weft.decode.cuda_graphs.compiled_step import CompilerOptions, compile_step
+from weft.decode.cuda_graphs.compiled_step import compile_step
 from weft.decode.cuda_graphs.prefill import (
     MAX_CACHED_SHAPES,
     CapturedPrefill,
@@ -32,13 +30,11 @@ from weft.decode.cuda_graphs.prefill import (
 from weft.decode.decoders import small_batch
 from weft.decode.decoders.kv_cache import has_kernel
 from weft.decode.decoders.lazy_source import LazySource, round_up_steps
-from weft.decode.decoders.transformer import TransformerDecoder
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.hypotheses import Hypothesis
-from weft.decode.search.search import Run, StepWrapper, search
+from weft.decode.search.search import search
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import PerPrompt, Step, copy_into, map_tensors
-from weft.protocols import Decoder, DecoderState, Head, Seq2SeqDecoder, State
+from weft.decode.search.state import PerPrompt, State, copy_into, map_tensors
 from weft.runtime import Runtime
 
 WARMUP_STEPS = 3  # eager steps of a shape before its capture, which costs about two
@@ -52,20 +48,21 @@ COMPILE_AFTER_STEPS = 50_000
 Capture = Callable[[Work], Work]
 
 
-def enable_decode_graphs(head: Head, runtime: Runtime) -> None:
+def enable_decode_graphs(head: Any, runtime: Runtime) -> None:
     """Let a head that generates text decode with CUDA graphs, if there is a GPU."""
-    decoder = head.graph_decoder
-    if runtime.has_cuda_graphs and decoder is not None:
+    decoder = getattr(head, "decoder", None)
+    # A pointer-generator has other words for every source.
+    if runtime.has_cuda_graphs and hasattr(decoder, "words"):
         head.graphs = DecodeGraphs(decoder, runtime.capture_graph)
 
 
 class PreparedSearch(NamedTuple):
     """The arguments to call a search with."""
 
-    step: Step
+    step: Callable[[Tensor, State], tuple[Tensor, State]]
     state: State
     settings: SearchSettings
-    wrap_step: StepWrapper | None
+    wrap_step: "Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None"
 
 
 class DecodeGraphs:
@@ -81,14 +78,14 @@ class DecodeGraphs:
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: Any,
         capture: Capture,
         dtype: torch.dtype | None = None,
         compiled: bool = False,
-        options: CompilerOptions | None = None,
+        options: dict[str, Any] | None = None,
         small: int = 0,
     ):
-        self.decoder = decoder if dtype is None else _cast_copy(decoder, dtype)
+        self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
         # Each is True until it fails.
@@ -96,16 +93,15 @@ class DecodeGraphs:
         self.can_pin = self.can_fuse = True
         self.problem = ""  # why something could not be captured or compiled
         self.lock = threading.RLock()  # while a search acquires buffers or runs a step
-        # Of searches of either kind.
-        self.buffers: dict[Hashable, list[_GraphBuffers[Any]]] = {}
+        self.buffers: dict[Hashable, list[_GraphBuffers]] = {}
         self.dynamic_shapes: set[Hashable] = set()  # whose shapes change from step to step
-        self.step_decoder: Decoder | None = None  # the decoder with fused QKV projections
-        self.attentions: list[MultiHeadAttention] = []  # its self-attentions
+        self.step_decoder: Any = None  # the decoder with fused QKV projections
+        self.attentions: list[Any] = []  # its self-attentions
         self.fused_weights: list[Tensor] = []  # their weights
-        self.weight_versions: list[tuple[int, int]] | None = None  # of those when they were fused
+        self.weight_versions: Any = None  # of those when they were fused
         self.tables: list[Tensor] = []  # position tables: graphs still read outgrown ones
 
-    def __deepcopy__(self, memo: dict[int, object]) -> None:
+    def __deepcopy__(self, memo: dict) -> None:
         """A copied model starts without graphs: they use the buffers of this one."""
 
     def prepare(
@@ -116,19 +112,20 @@ class DecodeGraphs:
         stepwise = constraints.allowed is not None and not isinstance(constraints.allowed, Tensor)
         if settings.cuda_graphs == "off" or stepwise or self._autocast:
             return eager
-        steps = max_steps(settings, constraints)
-        decoder = self.refreshed_decoder()
-        beams = self._beams(decoder, settings) if isinstance(decoder, TransformerDecoder) else 0
-        static = decoder.with_static_cache(state, steps, beams)
+        static, steps = state, max_steps(settings, constraints)
+        decoder = self._refreshed_decoder()
+        if hasattr(decoder, "with_static_cache"):
+            static = decoder.with_static_cache(state, steps, self._beams(decoder, settings))
+        elif self.decoder.max_positions is not None and steps > self.decoder.max_positions:
+            static = None
         if static is None:
             return eager
-        if isinstance(decoder, TransformerDecoder):
-            table = decoder.positions.table
-            if all(table is not kept for kept in self.tables):
-                self.tables.append(table)
+        table = getattr(getattr(decoder, "positions", None), "table", None)
+        if table is not None and all(table is not kept for kept in self.tables):
+            self.tables.append(table)
         return PreparedSearch(decoder.step, static, _graph_settings(settings), self.wrap_step)
 
-    def _beams(self, decoder: TransformerDecoder, settings: SearchSettings) -> int:
+    def _beams(self, decoder: Any, settings: SearchSettings) -> int:
         """Return the rows per prompt if a kernel supports a pinned cache; else 0."""
         table, width = decoder.words.table.weight, decoder.hidden_size // decoder.heads
         try:
@@ -153,10 +150,10 @@ class DecodeGraphs:
 
     def wrap_step(
         self,
-        body: "partial[Run]",
-        buffers: "_GraphBuffers[Run] | None" = None,
-        prefill: PrefillRequest | None = None,
-    ) -> Callable[..., Run]:
+        body: Callable[[Any], Any],
+        buffers: "_GraphBuffers | None" = None,
+        prefill: "PrefillRequest | None" = None,
+    ) -> Callable[[Any], Any]:
         """Return an equivalent step function that uses CUDA graphs where they pay off.
 
         `buffers` already hold the started search; `prefill` is recorded with the new buffers.
@@ -167,12 +164,12 @@ class DecodeGraphs:
     def _autocast(self) -> bool:
         return torch.is_autocast_enabled(next(self.decoder.parameters()).device.type)
 
-    def refreshed_decoder(self) -> Decoder:
+    def _refreshed_decoder(self) -> Any:
         """Return the decoder for steps, with QKV projections fused from the current weights."""
         with self.lock:
             return self._refresh()
 
-    def _refresh(self) -> Decoder:
+    def _refresh(self) -> Any:
         if self.step_decoder is None:
             self.step_decoder = copy_sharing_weights(self.decoder)
             self.attentions = [
@@ -188,7 +185,7 @@ class DecodeGraphs:
             self.weight_versions = versions
         return self.step_decoder
 
-    def should_compile(self, buffers: "_GraphBuffers[Run]", settings: SearchSettings) -> bool:
+    def should_compile(self, buffers: "_GraphBuffers", settings: SearchSettings) -> bool:
         """Return True if the step of a shape should be compiled now."""
         now = self.compiled or settings.cuda_graphs == "compiled"
         return self.can_compile and (now or buffers.steps >= COMPILE_AFTER_STEPS)
@@ -210,7 +207,7 @@ class DecodeGraphs:
         masks = (constraints.source, constraints.allowed)
         constrained = any(per_row) or any(mask is not None for mask in masks)
         rows = len(source) if constrained else _round_up_rows(len(source))
-        run_search = partial(search, batch=rows, bos=bos, eos=eos, constraints=constraints)
+        ends: dict[str, Any] = {"batch": rows, "bos": bos, "eos": eos, "constraints": constraints}
         prefill = None
         capturable = self.can_prefill and not constrained and not self._autocast
         if capturable and isinstance(source, LazySource) and source.is_plain:
@@ -219,19 +216,16 @@ class DecodeGraphs:
             with self.lock:
                 buffers = prefill.run()
             if buffers is not None:
-                resume = partial(self.wrap_step, buffers=buffers)
-                assert self.step_decoder is not None
+                ends["wrap_step"] = partial(self.wrap_step, buffers=buffers)
+                ends["initial"] = buffers.run
                 step, graphed = self.step_decoder.step, _graph_settings(settings)
-                hypotheses = run_search(step, None, graphed, wrap_step=resume, initial=buffers.run)
-                return hypotheses[: len(source)]
-        assert isinstance(self.decoder, Seq2SeqDecoder)
-        state = self.decoder.start(self._memory(source, rows, prefill is not None)).per_prompt()
-        ready = self.prepare(state, settings, constraints)
-        wrap_step = ready.wrap_step
+                return search(step, None, graphed, **ends)[: len(source)]
+        memory = self._memory(source, rows, prefill is not None)
+        state = self.decoder.start(memory).per_prompt()
+        step, state, settings, wrap_step = self.prepare(state, settings, constraints)
         if wrap_step is not None and prefill is not None:
             wrap_step = partial(self.wrap_step, prefill=prefill)
-        hypotheses = run_search(ready.step, ready.state, ready.settings, wrap_step=wrap_step)
-        return hypotheses[: len(source)]
+        return search(step, state, settings, **ends, wrap_step=wrap_step)[: len(source)]
 
     def _memory(self, source: Padded | LazySource, rows: int, padded: bool) -> Padded:
         """Return encoder states of `rows` rows, in the dtype of the weights."""
@@ -247,8 +241,8 @@ class DecodeGraphs:
         self.problem = f"{what}: {type(error).__name__}: {''.join(first)}"
 
     def acquire(
-        self, key: Hashable, run: Run, body: "partial[Run]", owner: object
-    ) -> "_GraphBuffers[Run]":
+        self, key: Hashable, run: Any, body: Callable[[Any], Any], owner: Any
+    ) -> "_GraphBuffers":
         """Return buffers of a shape that no other search is using, and assign them to `owner`."""
         group = self.buffers.pop(key, [])
         self.buffers[key] = group  # the newest is last
@@ -265,28 +259,21 @@ class DecodeGraphs:
         return free
 
 
-def _cast_copy(decoder: Decoder, dtype: torch.dtype) -> Decoder:
-    copied = copy.deepcopy(decoder)
-    assert isinstance(copied, nn.Module)
-    copied.to(dtype).eval()
-    return copied
-
-
-def copy_sharing_weights(decoder: Decoder) -> Decoder:
+def copy_sharing_weights(decoder: Any) -> Any:
     """Copy a decoder that shares its weights, so that QKV can be fused in the copy alone."""
     shared = [*decoder.parameters(), *decoder.buffers()]
     return copy.deepcopy(decoder, {id(tensor): tensor for tensor in shared})
 
 
-class _GraphBuffers(Generic[Run]):
+class _GraphBuffers:
     """Buffers of one shape, and the graphs over them: one per attended size of the cache."""
 
-    def __init__(self, run: Run, body: "partial[Run]"):
-        self.run: Run = map_tensors(torch.clone, run, torch.clone)
+    def __init__(self, run: Any, body: Callable[[Any], Any]):
+        self.run = map_tensors(torch.clone, run, torch.clone)
         # The step of the first search; those of later ones are equivalent.
-        self.eager_step: Callable[[Run], None] = partial(_step_in_place, body)
-        self.step: Callable[[Run], None] = self.eager_step
-        self.owner: Callable[[], object] = lambda: None
+        self.eager_step: Callable[[Any], None] = partial(_step_in_place, body)
+        self.step: Callable[[Any], None] = self.eager_step
+        self.owner: Callable[[], Any] = lambda: None
         self.steps = 0  # so far
         self.prefills: dict[Hashable, CapturedPrefill] = {}  # by the key of their request
         self.reset()
@@ -306,7 +293,7 @@ class _GraphBuffers(Generic[Run]):
         self.step_counts: dict[int, int] = {}
         self.graphs: dict[int, Work] = {}
 
-    def compile(self, options: CompilerOptions | None) -> None:
+    def compile(self, options: dict[str, Any] | None) -> None:
         """Compile the whole step."""
         self.step = compile_step(self.eager_step, self.run.ids, options)
         self.reset()
@@ -315,52 +302,50 @@ class _GraphBuffers(Generic[Run]):
         """Run one step in place, attending to the first `size` steps of the cache; 0 = all."""
         run = self.run
         if size:
-            assert isinstance(run.state, DecoderState)
             run = replace(run, state=run.state.view_steps(size))
         self.step(run)
 
 
-def _step_in_place(body: "partial[Run]", run: Run) -> None:
+def _step_in_place(body: Callable[[Any], Any], run: Any) -> None:
     """Run one step and write the result over its input."""
     copy_into(run, body(run))
 
 
-class _GraphedSteps(Generic[Run]):
+class _GraphedSteps:
     """The step function of one search, backed by CUDA graphs."""
 
     def __init__(
         self,
         graphs: DecodeGraphs,
-        body: "partial[Run]",
-        buffers: _GraphBuffers[Run] | None = None,
-        prefill: PrefillRequest | None = None,
+        body: Callable[[Any], Any],
+        buffers: _GraphBuffers | None = None,
+        prefill: "PrefillRequest | None" = None,
     ):
-        self.graphs, self.prefill = graphs, prefill
-        self.body: partial[Run] = body
-        self.buffers: _GraphBuffers[Run] | None = buffers
+        self.graphs, self.body, self.prefill = graphs, body, prefill
+        self.buffers = buffers
         self.eager = False
         self.used_steps = 0  # filled steps of the cache
         if buffers is not None:
             buffers.owner = weakref.ref(self)
 
-    def __call__(self, run: Run) -> Run:
+    def __call__(self, run: Any) -> Any:
         with self.graphs.lock:
             return self._next(run)
 
-    def _next(self, run: Run) -> Run:
+    def _next(self, run: Any) -> Any:
         if not self.eager and (self.buffers is None or run is not self.buffers.run):
             self._enter(run)
         buffers = self.buffers
         if buffers is None:
             return self.body(run)
-        settings = self.body.keywords["settings"]
+        settings = self.body.keywords["settings"]  # type: ignore[attr-defined]
         if not buffers.compiled and self.graphs.should_compile(buffers, settings):
             buffers.compile(self.graphs.options)
         self._step(buffers, self._size(buffers))
         self.used_steps += 1
         return buffers.run
 
-    def _step(self, buffers: _GraphBuffers[Run], size: int) -> None:
+    def _step(self, buffers: _GraphBuffers, size: int) -> None:
         buffers.steps += 1
         if size in buffers.graphs:
             return buffers.graphs[size]()
@@ -386,12 +371,12 @@ class _GraphedSteps(Generic[Run]):
             buffers.reset()
             self._step(buffers, self._size(buffers))
 
-    def _size(self, buffers: _GraphBuffers[Run]) -> int:
-        """Return how many steps of the cache this step attends to; 0: all."""
+    def _size(self, buffers: _GraphBuffers) -> int:
+        """Return how many steps of the cache this step attends to."""
         state = buffers.run.state
-        capacity = state.cache_steps if isinstance(state, DecoderState) else 0
-        if not capacity:
+        if not hasattr(state, "view_steps") or state.beams:
             return 0
+        capacity = state.past[0][0].shape[2]
         size = self.graphs.small or (
             MIN_COMPILED_CACHE_STEPS if buffers.compiled else MIN_CACHE_STEPS
         )
@@ -399,7 +384,7 @@ class _GraphedSteps(Generic[Run]):
             size *= 2
         return min(size, capacity)
 
-    def _enter(self, run: Run) -> None:
+    def _enter(self, run: Any) -> None:
         """Acquire buffers for a run of this shape and copy it into them."""
         shapes = _shape_key(run)
         key = (_step_key(self.body), shapes)
@@ -413,8 +398,9 @@ class _GraphedSteps(Generic[Run]):
         self.buffers = self.graphs.acquire(key, run, self.body, self)
         if self.prefill is not None:
             self.prefill.record(self.buffers, run)
-        moves = isinstance(run.state, DecoderState) and not run.state.pinned_beams
-        self.used_steps = run.state.max_position() if moves else 0
+        pinned = getattr(run.state, "beams", 0)
+        max_position = None if pinned else getattr(run.state, "max_position", None)
+        self.used_steps = 0 if max_position is None else max_position()
 
 
 def _graph_settings(settings: SearchSettings) -> SearchSettings:
@@ -422,16 +408,15 @@ def _graph_settings(settings: SearchSettings) -> SearchSettings:
     return replace(settings, drop_finished=False, check_every=settings.check_every or CHECK_EVERY)
 
 
-def _step_key(body: "partial[Run]") -> Hashable:
+def _step_key(body: Any) -> Hashable:
     """Return a key that is equal for equivalent step functions."""
     arguments = body.keywords
     read, step = arguments["read_attention"], arguments["step"]
-    decoder = step.__self__ if inspect.ismethod(step) else step
-    code = read.__code__ if inspect.isfunction(read) else read
-    return id(decoder), arguments["settings"], arguments["eos"], code
+    owner = getattr(step, "__self__", step)
+    return id(owner), arguments["settings"], arguments["eos"], getattr(read, "__code__", read)
 
 
-def _shape_key(nest: object) -> Hashable:
+def _shape_key(nest: Any) -> Hashable:
     """Return the shapes and dtypes of a nest's tensors, and its other values."""
     if isinstance(nest, Tensor):
         return tuple(nest.shape), nest.dtype
@@ -443,7 +428,6 @@ def _shape_key(nest: object) -> Hashable:
         return tuple((key, _shape_key(part)) for key, part in nest.items())
     if is_dataclass(nest) and not isinstance(nest, type):
         return tuple(_shape_key(getattr(nest, field.name)) for field in fields(nest))
-    assert isinstance(nest, Hashable)
     return nest
 
 

@@ -3,7 +3,7 @@
 B rows   T steps   V words   E embedding width   H hidden width   L layers   C window words
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,6 @@ from weft.embed.activations import check_sizes
 from weft.embed.characters import reverse_rows
 from weft.encode import rnn
 from weft.errors import UserError
-from weft.protocols import LanguageModelDecoder, State
 from weft.registry import register
 
 
@@ -25,20 +24,21 @@ class BPTTOutput(NamedTuple):
     """The output of a language model for one window of text, and the state after it."""
 
     features: Tensor  # (B, T, F) inputs of the output layer
-    state: State
+    state: Any
     raw: Tensor  # (B, T, H) states of the last layer
     dropped: Tensor  # (B, T, H) the same after dropout
 
 
 @register("decoder", "nnlm")
-class FeedForwardLM(nn.Module, LanguageModelDecoder):
+class FeedForwardLM(nn.Module):
     """The neural probabilistic language model (Bengio et al. 2003).
 
     The vectors x of the last `context` words give b + W x + U tanh(d + H x); `direct` adds the
     direct connections W. Zero vectors precede the text.
     """
 
-    causal, is_stateful = True, True
+    causal, reads_source = True, False
+    max_positions: int | None = None
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
         self.hidden = nn.Linear(context * width, hidden)
         self.dropout = nn.Dropout(dropout)
 
-    def start(self, batch: int, device: torch.device | None = None) -> Tensor:
+    def start(self, batch: int, device: Any = None) -> Tensor:
         """Return the initial state: no words yet, (B, C-1)."""
         return torch.zeros(batch, self.context - 1, dtype=torch.long, device=device)
 
@@ -116,7 +116,7 @@ class RecurrentLMState(NamedTuple):
 
 
 @register("decoder", "rnn-lm")
-class RecurrentLM(nn.Module, LanguageModelDecoder):
+class RecurrentLM(nn.Module):
     """An Elman, GRU or LSTM language model whose state is carried from window to window.
 
     `dropout` applies to inputs, between layers and before the output layer, unless `input_dropout`
@@ -126,7 +126,8 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
     activation regularisation.
     """
 
-    causal, is_stateful = True, True
+    causal, reads_source = True, False
+    max_positions: int | None = None
     sync_free = True  # training never synchronises with the device, if rows are full
 
     def __init__(
@@ -168,7 +169,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
 
-    def start(self, batch: int, device: torch.device | None = None) -> RecurrentLMState:
+    def start(self, batch: int, device: Any = None) -> RecurrentLMState:
         """Return the initial state: zeros."""
         weight = self.words.table.weight
         shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
@@ -296,7 +297,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
 
 
 @register("decoder", "bidirectional-lm")
-class BidirectionalLM(nn.Module, LanguageModelDecoder):
+class BidirectionalLM(nn.Module):
     """A language model that predicts every word from both sides.
 
     "mask" is bidirectional in all layers, so predicted words must be masked in the input (see
@@ -304,7 +305,8 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
     state of t-1 and the backward state of t+1, which have not seen it.
     """
 
-    causal = False
+    causal, reads_source = False, False
+    max_positions: int | None = None
 
     def __init__(
         self,
@@ -324,7 +326,7 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, 2 * hidden, tied, deviation)
         self.by = by
-        self.needs_masking = both = by == "mask"
+        both = by == "mask"
         self.nets = nn.ModuleList(
             rnn.Recurrent(width, hidden, layers, cell, both, dropout)
             for _ in range(1 if both else 2)
@@ -335,11 +337,10 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
         """Return features (B, T, F) of every step."""
         x = ids.with_data(self.dropout(self.words.embed(ids.data)))
         if len(self.nets) == 1:
-            states: Tensor = self.nets[0](x).data  # (B, T, 2*H)
+            states = self.nets[0](x).data  # (B, T, 2*H)
         else:
             states = self._skip_states(x)  # (B, T, 2*H)
-        features: Tensor = self.words.narrow(self.dropout(states))  # (B, T, F)
-        return features
+        return self.words.narrow(self.dropout(states))
 
     def forward(self, ids: Padded) -> Tensor:
         logits = self.words.logits(self.features(ids))  # (B, T, V)
@@ -356,11 +357,7 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
 
 
 def mask_tokens(
-    ids: Padded,
-    mask: int,
-    words: range,
-    fraction: float = 0.15,
-    generator: torch.Generator | None = None,
+    ids: Padded, mask: int, words: range, fraction: float = 0.15, generator: Any = None
 ) -> tuple[Padded, Tensor]:
     """Return ids with some masked, and a mask of those (B, T): at least one per non-empty row.
 

@@ -9,7 +9,7 @@ R rows   K input width   F output width   H hidden width   N heads
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,6 @@ from torch import Tensor, nn
 
 from weft.decode.decoders.kv_cache import MAX_KERNEL_ERROR, CacheSlot, KVPair, cross_attend
 from weft.embed.activations import ACTIVATIONS
-
-if TYPE_CHECKING:
-    from weft.decode.decoders.transformer import TransformerDecoder, TransformerDecoderBlock
 
 SMALL_BATCH_ROWS = 16  # largest small batch
 MAX_INPUT_WIDTH = 4096  # a program holds a whole row
@@ -72,7 +69,7 @@ def _fused_linear(
 
 
 @_fused_linear.register_fake
-def _fake_fused_linear(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
+def _fake_fused_linear(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(len(x), len(weight))
 
 
@@ -90,14 +87,13 @@ def fused_linear(
     `norm` normalises the input first; the result is residual to the residual (R, F), which
     `residual_norm` normalises.
     """
-    y: Tensor = _fused_linear(
+    return _fused_linear(
         x, weight, bias, *_norm_weights(norm), activation, residual, *_norm_weights(residual_norm)
     )
-    return y
 
 
 def run_blocks(
-    blocks: "Sequence[TransformerDecoderBlock]",
+    blocks: Any,
     x: Tensor,
     pasts: Sequence[KVPair],
     memory: Sequence[KVPair],
@@ -108,12 +104,10 @@ def run_blocks(
 
     A norm after a sum is deferred to the next kernel, so that none is a separate kernel.
     """
-    sums = x[:, 0]  # (R, H)
-    norm: nn.LayerNorm | None = None  # deferred
+    sums, norm = x[:, 0], None  # (R, H), and the deferred norm
     for i, block in enumerate(blocks):
         first = block.norm_first
         attention = block.attention
-        assert attention.fused_qkv is not None
         weight, bias = attention.fused_qkv
         before = block.attention_norm if first else norm
         qkv = fused_linear(sums, weight, bias, before)  # (R, 3*H)
@@ -157,7 +151,7 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
     def run(arguments: list[Tensor], rows: int) -> Tensor:
         x, *rest, residual, gain, shift = arguments
-        y: Tensor = _fused_linear(x[:rows], *rest, 1e-5, "gelu", residual[:rows], gain, shift, 1e-5)
+        y = _fused_linear(x[:rows], *rest, 1e-5, "gelu", residual[:rows], gain, shift, 1e-5)
         return y.float().cpu()
 
     try:
@@ -169,9 +163,12 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     return True
 
 
-def is_supported(decoder: "TransformerDecoder") -> bool:
+def is_supported(decoder: Any) -> bool:
     """Return True if the decoder's matrices are narrow enough for the kernel."""
-    return all(max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in decoder.layers)
+    blocks = getattr(decoder, "blocks", ())
+    return bool(blocks) and all(
+        max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in blocks
+    )
 
 
 def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None) -> Tensor:
@@ -181,8 +178,7 @@ def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNor
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     """Return rows (R, H) as (R, N, 1, H/N)."""
-    split: Tensor = x.unflatten(1, (heads, -1))  # (R, N, H/N)
-    return split[:, :, None]
+    return x.unflatten(1, (heads, -1))[:, :, None]
 
 
 def _norm_weights(norm: nn.LayerNorm | None) -> tuple[Tensor | None, Tensor | None, float]:

@@ -14,7 +14,6 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError
-from weft.protocols import Head
 from weft.registry import register
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 
@@ -64,7 +63,7 @@ class AnswerSpanOutput:
 
 
 @register("head", "span")
-class AnswerSpanHead(nn.Module, Head):
+class AnswerSpanHead(nn.Module):
     """Linear start and end logits.
 
     With `own_end` the end has a separate BiLSTM: M² over the modelling part M of a `bidaf`, or over

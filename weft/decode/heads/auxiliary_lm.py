@@ -3,7 +3,7 @@
 B rows   T steps   H hidden width   V words   C logits   K predicted tokens
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from weft.batch import Padded
 from weft.decode.losses import token_log_probs
 from weft.errors import UserError
+from weft.protocols import Embedder
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,16 @@ class WithAuxiliaryLM:
         return nats / predicted.clamp(min=1).to(nats.device)
 
 
-def check_auxiliary(embedders: Any, parts: Mapping[str, Any], apart: bool) -> None:
+def check_auxiliary(embedders: Sequence[Embedder], parts: Mapping[str, Any], apart: bool) -> None:
     """Raise a UserError if `task.auxiliary` is set for a model without a trained LM."""
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     kind = specs[0]["kind"]
     reason = ""
-    if len(specs) > 1 or not getattr(embedders[0], "predicts_next", False):
+    if len(specs) > 1 or not embedders[0].predicts_next:
         kinds = ", ".join(spec["kind"] for spec in specs)
         reason = f"but the embedder '{kinds}' is not a language model"
-    elif embedders[0].mix is not None or specs[0].get("frozen"):
-        name = "mix" if embedders[0].mix is not None else "frozen"
+    elif embedders[0].scalar_mix is not None or specs[0].get("frozen"):
+        name = "mix" if embedders[0].scalar_mix is not None else "frozen"
         reason = f"but the embedder '{kind}' with {name} = true does not train one"
     elif apart:
         reason = f"but [pair] kind '{parts['pair']['kind']}' encodes each text separately"

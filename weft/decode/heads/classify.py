@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
-from weft.protocols import Head
 from weft.registry import register
 
 
 @register("head", "linear")
-class LinearHead(nn.Module, Head):
+class LinearHead(nn.Module):
     """A linear layer."""
 
     def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
@@ -24,7 +23,7 @@ class LinearHead(nn.Module, Head):
         self.score = nn.Linear(input_size, outputs)
 
     def forward(self, vector: Tensor) -> Tensor:
-        logits: Tensor = self.score(self.dropout(vector))  # (B, C)
+        logits = self.score(self.dropout(vector))  # (B, C)
         return logits
 
 
@@ -48,7 +47,7 @@ class LogisticHead(LinearHead):
 
 
 @register("head", "mlp")
-class MLPHead(nn.Module, Head):
+class MLPHead(nn.Module):
     """`layers` hidden layers before the logits, each with activation and dropout."""
 
     def __init__(
@@ -71,5 +70,5 @@ class MLPHead(nn.Module, Head):
     def forward(self, vector: Tensor) -> Tensor:
         for layer in self.layers:
             vector = self.activation(layer(self.dropout(vector)))  # (B, H)
-        logits: Tensor = self.score(self.dropout(vector))  # (B, C)
+        logits = self.score(self.dropout(vector))  # (B, C)
         return logits

@@ -14,7 +14,6 @@ from weft.batch import Padded
 from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
-from weft.protocols import Head
 from weft.registry import register
 
 
@@ -41,7 +40,7 @@ class TreeNodeOutput:
 
 
 @register("head", "nodes")
-class TreeNodeHead(nn.Module, Head):
+class TreeNodeHead(nn.Module):
     """Label every node independently from its state."""
 
     task = "nodes"

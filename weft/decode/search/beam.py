@@ -13,8 +13,7 @@ from torch.nn.functional import pad
 
 from weft.decode.search.constraints import ConstraintTensors, constrained_topk, forced_prefix
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import Step, beam_indices, reorder, select_prompts
-from weft.protocols import State
+from weft.decode.search.state import State, beam_indices, reorder, select_prompts
 
 MIN_COVERAGE = 1e-10  # coverage is clamped to this, so that its logarithm is finite
 MAX_COMPARED_VALUES = 128  # up to here, comparing all pairs is faster than sorting
@@ -143,7 +142,7 @@ class Candidates:
 
 def advance(
     beams: BeamState,
-    step: Step,
+    step: Callable[[Tensor, State], tuple[Tensor, State]],
     settings: SearchSettings,
     *,
     eos: int,
@@ -372,7 +371,7 @@ def _is_finished(
     exact = settings.stop == "exact" and settings.num_beam_groups == 1
     bar = ranks[..., settings.num_return - 1 if exact else -1]  # (B, G)
     if settings.stop == "full":
-        finished: Tensor = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
+        finished = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
     else:
         best_length = length
         if settings.stop == "exact":

@@ -17,8 +17,7 @@ from weft.decode.search.constraints import (
 )
 from weft.decode.search.sampling import sample_tokens, uniform
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import Step, beam_indices, reorder, select_prompts
-from weft.protocols import State
+from weft.decode.search.state import State, beam_indices, reorder, select_prompts
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class GreedyState:
 
 def advance(
     run: GreedyState,
-    step: Step,
+    step: Callable[[Tensor, State], tuple[Tensor, State]],
     settings: SearchSettings,
     *,
     eos: int,

@@ -9,7 +9,7 @@ B prompts   W beams or samples per prompt   N = B*W rows of the state   T steps 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from weft.decode.search.sampling import random_streams
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import (
     PerPrompt,
-    Step,
+    State,
     beam_indices,
     copy_into,
     device_of,
@@ -39,7 +39,6 @@ from weft.decode.search.state import (
     reorder,
 )
 from weft.errors import UserError
-from weft.protocols import State
 
 __all__ = [
     "Constraints",
@@ -53,18 +52,13 @@ __all__ = [
     "stream",
 ]
 
+Step = Callable[[Tensor, State], tuple[Tensor, State]]  # ids (N,), state -> logits (N, V), state
 Run = TypeVar("Run", GreedyState, BeamState)
+# Takes a step function over tensors that never synchronises with the host, and returns a faster
+# equivalent: compiled, or as a CUDA graph.
+StepWrapper = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 NO_CONSTRAINTS = Constraints()
 SHRINK_BELOW = 7 / 8  # drop finished rows once the open fraction is at most this
-
-
-class StepWrapper(Protocol):
-    """Takes a search step over tensors that never synchronises with the host.
-
-    Returns a faster equivalent: compiled, or as a CUDA graph.
-    """
-
-    def __call__(self, body: "partial[Run]", /) -> Callable[..., Run]: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class _SearchJob:
     eos: int
     constraints: Constraints
     wrap_step: StepWrapper | None
-    initial: GreedyState | BeamState | None = None
+    initial: Any = None
 
 
 def search(
@@ -142,7 +136,6 @@ def _sample_count(settings: SearchSettings) -> int:
 
 def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
     if job.initial is not None:
-        assert isinstance(job.initial, GreedyState)
         yield from _run_steps(job.initial, greedy.advance, job)
         return
     settings, constraints = job.settings, job.constraints
@@ -164,7 +157,6 @@ def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
 
 def _run_beam(job: _SearchJob) -> Iterator[tuple[BeamState, int, Tensor]]:
     if job.initial is not None:
-        assert isinstance(job.initial, BeamState)
         yield from _run_steps(job.initial, beam.advance, job)
         return
     settings, constraints = job.settings, job.constraints
@@ -213,14 +205,15 @@ def _run_steps(
     assert stepwise is None or job.wrap_step is None, (
         "a constraint evaluated on the host cannot be part of a CUDA graph"
     )
-    advance_run = partial(
+    body: Callable[..., Run] = partial(
         advance,
         step=job.step,
         settings=settings,
         eos=job.eos,
         read_attention=job.constraints.attention,
     )
-    body = advance_run if job.wrap_step is None else job.wrap_step(advance_run)
+    if job.wrap_step is not None:
+        body = job.wrap_step(body)
     check_every = settings.check_every or (1 if run.ids.device.type == "cpu" else 8)
     begin, steps = 0, run.tokens.shape[1]
     for now in range(1, steps + 1) if job.batch else ():

@@ -11,21 +11,21 @@ from torch.nn import functional as F
 
 from weft.batch import Padded
 from weft.errors import UserError
+from weft.protocols import Pair, PairJoin
 from weft.registry import register
 
 Combine = Literal["concat", "dot", "bilinear", "cosine"]
 
 
 @register("pair", "joint")
-class JointEncoder(nn.Module):
+class JointEncoder(nn.Module, Pair):
     """Both texts in one row of one network; `mark` marks the steps of the second text.
 
     A pre-trained network has its own marks. Without one, `mark` is a learned vector that is added
     to every step of the second text.
     """
 
-    encodes_separately = False  # the texts are read together
-    has_text_vectors = False  # and neither has a vector of its own
+    encodes_separately = False
 
     def __init__(self, input_size: int, mark: bool = False):
         super().__init__()
@@ -41,7 +41,7 @@ class JointEncoder(nn.Module):
 
 
 @register("pair", "towers")
-class BiEncoder(nn.Module):
+class BiEncoder(nn.Module, Pair):
     """Each text becomes one vector, by the same network; then the two are combined.
 
     "concat" is [x; y; |x − y|; x ⊙ y] (Conneau et al. 2017); "dot" x·y, "bilinear" x W y and
@@ -60,12 +60,12 @@ class BiEncoder(nn.Module):
         """The states of two texts as they are: they do not look at each other."""
         return first, second
 
-    def join(self, width: int) -> nn.Module:
+    def join(self, width: int) -> PairJoin:
         """Return the module that combines two pooled vectors."""
         return PairFeatures(width, self.combine)
 
 
-class PairFeatures(nn.Module):
+class PairFeatures(nn.Module, PairJoin):
     """Two vectors (B, H) -> the pair features of a classifier."""
 
     def __init__(self, width: int, combine: Combine):
@@ -86,7 +86,7 @@ class PairFeatures(nn.Module):
         return (turned * y).sum(1, keepdim=True)
 
 
-class Concat(nn.Module):
+class Concat(nn.Module, PairJoin):
     """Two vectors (B, H) side by side: [x; y]."""
 
     def __init__(self, width: int):

@@ -10,11 +10,12 @@ from weft.attend.scores import masked_softmax
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
+from weft.protocols import Pair
 from weft.registry import register
 
 
 @register("pair", "bidaf")
-class BiDAF(nn.Module):
+class BiDAF(nn.Module, Pair):
     """Attention both ways between a question and a passage, then two BiLSTMs over the passage.
 
     A contextual BiLSTM makes u of the question and h of the passage. Of s_tj = w·[h_t; u_j; h_t ⊙
@@ -25,7 +26,6 @@ class BiDAF(nn.Module):
     """
 
     encodes_separately = True
-    has_text_vectors = False
     directions = 2
 
     def __init__(self, input_size: int, hidden: int = 100, layers: int = 2, dropout: float = 0.2):
@@ -42,7 +42,8 @@ class BiDAF(nn.Module):
 
     def forward(self, question: Padded, passage: Padded) -> Padded:
         """(B, S, E) and (B, T, E) -> (B, T, 10*H), one state for each step of the passage."""
-        u, h = (self.context(x.with_data(self.dropout(x.data))) for x in (question, passage))
+        u: Padded = self.context(question.with_data(self.dropout(question.data)))
+        h: Padded = self.context(passage.with_data(self.dropout(passage.data)))
         g = self._query_aware(h, u)  # (B, T, 8*H)
         modelled = self.model(h.with_data(self.dropout(g))).data  # (B, T, 2*H)
         return h.with_data(torch.cat([g, modelled], dim=2))
@@ -63,4 +64,5 @@ class BiDAF(nn.Module):
     def _scores(self, h: Tensor, u: Tensor) -> Tensor:
         """w·[h; u; h ⊙ u] of every pair, without the (B, T, S, 6*H) that it is written with."""
         product = (h * self.both) @ u.transpose(1, 2)  # (B, T, S)
-        return product + self.passage(h) + self.question(u).transpose(1, 2)
+        scores: Tensor = product + self.passage(h) + self.question(u).transpose(1, 2)
+        return scores

@@ -13,11 +13,12 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.pair.bi_encoder import Concat
 from weft.errors import UserError
+from weft.protocols import Pair, PairJoin
 from weft.registry import register
 
 
 @register("pair", "decomposable")
-class Decomposable(nn.Module):
+class Decomposable(nn.Module, Pair):
     """Each word is compared with what it is aligned to in the other text; no order is read.
 
     e_ij = F(a_i)·F(b_j), β_i = Σ_j softmax_j(e_ij) b_j, v_i = G([a_i; β_i]), and the same with the
@@ -28,7 +29,6 @@ class Decomposable(nn.Module):
     """
 
     encodes_separately = True
-    has_text_vectors = False
     directions = 1
 
     def __init__(
@@ -63,7 +63,7 @@ class Decomposable(nn.Module):
         beta, alpha = soft_align(first, second, scores)
         return self._compare(first, beta), self._compare(second, alpha)
 
-    def join(self, width: int) -> nn.Module:
+    def join(self, width: int) -> PairJoin:
         """Return the module that combines two pooled vectors."""
         return Concat(width)
 

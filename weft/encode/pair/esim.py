@@ -11,11 +11,12 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.pair.bi_encoder import Concat
 from weft.encode.rnn import Recurrent
+from weft.protocols import Pair, PairJoin
 from weft.registry import register
 
 
 @register("pair", "esim")
-class ESIM(nn.Module):
+class ESIM(nn.Module, Pair):
     """Soft alignment of two BiLSTMs, enhanced, under another BiLSTM.
 
     e_ij = a_i·b_j, ã_i = Σ_j softmax_j(e_ij) b_j, m = [a; ã; a − ã; a ⊙ ã], and the composition is
@@ -24,7 +25,6 @@ class ESIM(nn.Module):
     """
 
     encodes_separately = True
-    has_text_vectors = False
     directions = 2  # of the composition
 
     def __init__(self, input_size: int, hidden: int = 300, dropout: float = 0.5):
@@ -42,7 +42,7 @@ class ESIM(nn.Module):
         of_second, of_first = soft_align(first, second, scores)
         return self._compose_with(first, of_second), self._compose_with(second, of_first)
 
-    def join(self, width: int) -> nn.Module:
+    def join(self, width: int) -> PairJoin:
         """Return the module that combines two pooled vectors."""
         return Concat(width)
 
@@ -50,4 +50,5 @@ class ESIM(nn.Module):
         states = x.data
         enhanced = torch.cat([states, other, states - other, states * other], dim=2)  # (B, T, 4*E)
         local = self.dropout(self.activation(self.project(enhanced)))  # (B, T, H)
-        return self.compose(x.with_data(local))
+        composed: Padded = self.compose(x.with_data(local))
+        return composed

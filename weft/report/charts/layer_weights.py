@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import UserError
+from weft.model import Model
 
 SCORES, GAMMA = ".mix.scores", ".mix.gamma"
 
@@ -31,11 +32,13 @@ class LayerWeights:
         return [(n, s, s == largest) for n, s in zip(names, self.weights, strict=True)]
 
 
-def read_model(model: Any) -> list[LayerWeights]:
+def read_model(model: Model | None) -> list[LayerWeights]:
     """Return the scalar mixes of a model's embedders, if any."""
-    mixes = []
-    for embedder, spec in zip(getattr(model, "embedders", ()), _embedder_specs(model), strict=True):
-        if (mix := getattr(embedder, "mix", None)) is not None:
+    mixes: list[LayerWeights] = []
+    if model is None or not model.embedder_parts:
+        return mixes
+    for embedder, spec in zip(model.embedder_parts, _embedder_specs(model), strict=True):
+        if (mix := embedder.scalar_mix) is not None:
             weights = mix.weights.detach().float().cpu().tolist()
             mixes.append(LayerWeights(spec["kind"], tuple(weights), mix.gamma.item()))
     return mixes
@@ -46,8 +49,8 @@ def read_folders(folders: Iterable[tuple[str, Path]]) -> list[LayerWeights]:
     return [layers for name, folder in folders for layers in _read_saved(name, folder)]
 
 
-def _embedder_specs(model: Any) -> Sequence[Any]:
-    specs = getattr(model, "parts", {}).get("embedder", [])
+def _embedder_specs(model: Model) -> Sequence[Any]:
+    specs = model.parts["embedder"]
     return specs if isinstance(specs, list) else [specs]
 
 

@@ -74,7 +74,7 @@ def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[st
 def _find_crf(predictor: Predictor, one: Explanation) -> Any:
     """Return the CRF of the explained column, if any."""
     model = getattr(predictor.engine, "model", None)
-    crfs = () if model is None else model.head.crfs
-    if one.at is None or not crfs:
+    chains = getattr(getattr(model, "head", None), "chains", ())
+    if one.at is None or not len(chains):
         return None
-    return crfs[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
+    return chains[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
