@@ -238,3 +238,11 @@ def test_documents_are_there():
         "docs/tour.md",
     ):
         assert (ROOT.parent / name).is_file(), name
+
+
+def test_test_files_share_code_through_fixtures():
+    """A test file that imports another runs its module code twice and breaks when it moves."""
+    for path in sorted((ROOT.parent / "tests").rglob("*.py")):
+        for name, line in imports(path):
+            shared = name.startswith("tests.") and ".test_" in name
+            assert not shared, f"{path}:{line}: move {name} to tests/fixtures"

@@ -1,6 +1,5 @@
 """Files that appear whole or not at all, and folders that one process holds."""
 
-import contextlib
 import errno
 import os
 import signal
@@ -8,37 +7,15 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.fixtures.file_system import largest_file, umask
 from weft import storage
 from weft.errors import UserError
 from weft.storage import WriteError, append_line, atomic_write, atomic_write_folder, lock_folder
-
-resource = pytest.importorskip("resource")
-
-
-@contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let every write beyond `size` bytes of a file fail, as it does on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@contextlib.contextmanager
-def umask(value: int) -> Iterator[None]:
-    before = os.umask(value)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def names(folder) -> list[str]:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.mlm_batches import MASK, V, corpus
 from weft.batch import Position
 from weft.batch.documents import (
     Documents,
@@ -20,22 +21,8 @@ from weft.batch.mlm_collator import Masking, MLMLabels, MLMLoader, choose_positi
 from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.subword import BPE, WordPiece
 
-V, MASK = 997, 6
 FRAME = SpecialTokens((4,), (5,), (5,))
 MASKING = Masking(MASK, np.arange(7, V), FRAME, window=61)
-
-
-def corpus(tokens=40_000, seed=0, words=False, ids=V, **options):
-    """Documents of random ids in sentences of random lengths."""
-    draw = np.random.default_rng(seed)
-    out, number = Documents(words, **options), 0
-    while out.size < tokens:
-        sizes = draw.integers(1, 31, draw.integers(1, 23))
-        rows = [draw.integers(7, ids, n).astype(np.int32) for n in sizes]
-        begins = [np.concatenate([[True], draw.random(n - 1) < 0.6]) for n in sizes]
-        out.append(rows, line=1 + 10 * number, begins=begins)
-        number += 1
-    return out.close()
 
 
 def counted():

@@ -1,8 +1,6 @@
 """The tables of encoders' speed, made from lines as bench/encoding.py writes them."""
 
-from tests.bench.test_tables_generation import row, spread, written
-
-__all__ = ["written"]
+from tests.fixtures.bench_tables import row, spread
 
 
 def reader(name: str, rate: float, least: float) -> dict:

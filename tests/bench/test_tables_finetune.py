@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.bench.test_tables_generation import BENCH, HEAD, row, written
-
-__all__ = ["written"]
+from tests.fixtures.bench_tables import BENCH, HEAD, row
 
 
 def trial(data="trec", system="weft", start="pretrained", examples=0, seed=1, value=90.0, **more):

@@ -1,47 +1,14 @@
 """The tables of generation, made from lines as the scripts write them."""
 
-import json
-from pathlib import Path
+from tests.fixtures.bench_tables import (
+    BENCH,
+    HEAD,
+    row,
+    rows,
+    spread,
+)
 
-import pytest
-
-BENCH = Path(__file__).parents[2] / "bench"
-HEAD = {"machine": "7 cores", "versions": {"torch": "1.3"}, "date": "2025-03-05", "command": "run"}
 DEVICE = {"question": "device", "name": "processor", "torch": "1.3", "threads": 3}
-
-
-@pytest.fixture
-def written(tmp_path, monkeypatch):
-    """The page that is made of some lines, file by file."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    import summary
-
-    monkeypatch.setattr(summary, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(summary, "PAGE", tmp_path / "page.md")
-    (tmp_path / "results").mkdir()
-    (tmp_path / "page.md").write_text(f"# Kept\n\n{summary.MARK}\n\nold\n", "utf-8")
-
-    def page(**files: list[dict]) -> str:
-        for name, lines in files.items():
-            text = "\n".join(json.dumps(line) for line in lines)
-            (tmp_path / "results" / f"{name}.jsonl").write_text(text, "utf-8")
-        return summary.page()
-
-    return page
-
-
-def rows(page: str) -> list[list[str]]:
-    return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-
-
-def row(page: str, *start: str) -> list[str]:
-    """The one row that begins with these cells."""
-    (found,) = (cells for cells in rows(page) if cells[: len(start)] == list(start))
-    return found
-
-
-def spread(median: float, apart: float = 0.5) -> dict:
-    return {"median": median, "low": median - apart, "high": median + apart, "n": 5}
 
 
 def language(recipe: str, test: float, other: float, seed: int = 1, **more) -> dict:

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.classic.ngram.test_trie import SIZE, sentences
+from tests.fixtures.ngram_counts import SIZE, sentences
 from weft.classic.ngram.arpa import read_arpa, write_arpa
 from weft.classic.ngram.counts import Marks, count
 from weft.classic.ngram.interpolated import estimate_interpolated

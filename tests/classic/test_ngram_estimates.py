@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.classic.ngram.test_trie import MARKS, SIZE, grams, sentences
+from tests.fixtures.ngram_counts import MARKS, SIZE, grams, sentences
 from weft.classic.ngram.counts import count
 from weft.classic.ngram.interpolated import bucket, estimate_interpolated, fit_weights
 from weft.classic.ngram.kneser_ney import FALLBACK, adjusted_counts, discounts, kneser_ney

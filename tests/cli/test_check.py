@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.checks.test_near_duplicates import sentences
 from tests.fixtures.command import command, fails, ok, says
+from tests.fixtures.near_duplicates import sentences
 from weft.text.read import read
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.fixtures.command import fails, ok, says
-from tests.run.test_tag import columns, conllu, trained
+from tests.fixtures.tagged_files import columns, conllu, trained
 
 TEXT = "Bo Lee lives in Rome ."
 

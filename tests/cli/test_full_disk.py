@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.fixtures.command import command, fails, ok, says, train
-from tests.test_storage import largest_file, umask
+from tests.fixtures.file_system import largest_file, umask
 from weft.storage import lock_folder
 
 # Trainings in which different files are the largest, and what then no longer fits.

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.classic.ngram.test_model import trained as counted
 from tests.fixtures import small
 from tests.fixtures.command import SMALL, command, fails, ok, says
-from tests.run.test_seq2seq import trained as paired
+from tests.fixtures.ngram_models import trained as counted
+from tests.fixtures.seq2seq_runs import trained as paired
 from weft.cli import generate
 from weft.predict.generate import Generator
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.fixtures.command import fails, ok, says
-from tests.run.test_tag import columns, conllu, trained
+from tests.fixtures.tagged_files import columns, conllu, trained
 from weft.cli.predict import _draw
 from weft.tasks.annotation import Annotation
 from weft.text.formats.conllu import read_conllu

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.doctor.formats.test_structured import sentence
 from tests.fixtures.command import SMALL, Done, command, fails, ok, says
+from tests.fixtures.structured_files import sentence
 
 GOOD = "".join(sentence(f"s{i}", [2, 0, 2], "the dog barks", "DET NOUN VERB") for i in range(7))
 PEOPLE = "Ada B-PER\nLee I-PER\nmet O\nBob B-PER\n\n" * 7

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.run.test_tag import columns, conllu
+from tests.fixtures.tagged_files import columns, conllu
 from weft.compare.dataset_stats import has_numeric_labels
 from weft.compare.detect_task import choose_task, describe_alternatives, detect_tasks
 from weft.compare.write_test_split import write_test_split

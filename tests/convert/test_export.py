@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 import weft
 from tests.fixtures.checkpoints import CLASSES, TEXTS, checkpoint, name_of, task_of, transformers
 from tests.fixtures.command import fails, ok, says, train
+from tests.fixtures.sentence_checkpoints import sentence_folder
 from tests.fixtures.small import file as small
 from weft.run.convert import convert, export
 
@@ -108,23 +109,6 @@ def test_sentence_vectors_keep_their_pool(tmp_path):
     first, second = (weft.load(tmp_path / name) for name in ("ours", "back"))
     np.testing.assert_array_equal(first.embed(TEXTS), second.embed(TEXTS))
     assert second.config["data"]["max_tokens"] == 7
-
-
-def sentence_folder(folder, mode="mean", normalise=True, limit=7):
-    """The files that make a folder one of sentence-transformers."""
-    kinds = ["Transformer", "Pooling", *(["Normalize"] if normalise else [])]
-    places = ["", "1_Pooling", "2_Normalize"]
-    modules = [
-        {"idx": i, "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, place) in enumerate(zip(kinds, places, strict=False))
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), "utf-8")
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 12, f"pooling_mode_{mode}": True}
-    pooling = pooling if "_" in mode or mode == "mean_tokens" else {"pooling_mode": mode}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), "utf-8")
-    settings = json.dumps({"max_seq_length": limit, "do_lower_case": False})
-    (folder / "sentence_bert_config.json").write_text(settings, "utf-8")
 
 
 @pytest.mark.parametrize("pool", ["mean", "first"])

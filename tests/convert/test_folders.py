@@ -193,7 +193,7 @@ def test_labels_of_a_checkpoint_are_numbered_without_gaps(tmp_path):
 
 
 def test_modules_of_sentences_that_are_not_read(folder, tmp_path):
-    from tests.convert.test_export import sentence_folder
+    from tests.fixtures.sentence_checkpoints import sentence_folder
 
     sentence_folder(folder, "mean_sqrt_len_tokens")
     says(fails("convert", folder, "-o", tmp_path / "m"), "pools by mean_sqrt_len_tokens; read are")

@@ -4,8 +4,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.doctor.checks.test_near_duplicates import sentences
-from weft.doctor import Diagnosis, Finding, examine
+from tests.fixtures.examinations import found, kinds
+from tests.fixtures.near_duplicates import sentences
+from weft.doctor import Diagnosis, examine
 from weft.errors import MissingLibrary
 from weft.text.example import Example, SkipCounter
 
@@ -23,14 +24,6 @@ def look(train: list[Example], test: list[Example] | None = None, **options) -> 
     if test is not None:
         sources["test"] = test.__iter__
     return examine(sources, **options)
-
-
-def found(diagnosis: Diagnosis, kind: str) -> Finding:
-    return next(f for f in diagnosis.findings if f.kind == kind)
-
-
-def kinds(diagnosis: Diagnosis) -> set[str]:
-    return {f.kind for f in diagnosis.findings}
 
 
 def with_row(place: int, **changes) -> list[Example]:

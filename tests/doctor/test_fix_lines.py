@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.formats.test_structured import GOOD, sentence
+from tests.fixtures.structured_files import GOOD, sentence
 from weft.doctor.diagnose import diagnose
 from weft.doctor.fix import FixResult, fix
 from weft.doctor.formats.files import open_files

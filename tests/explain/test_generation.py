@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 
 import weft
-from tests.run.test_seq2seq import trained
-from tests.run.test_seq2seq_inputs import restaurants
-from tests.run.test_seq2seq_inputs import trained as informed
+from tests.fixtures.data_to_text_runs import restaurants
+from tests.fixtures.data_to_text_runs import trained as informed
+from tests.fixtures.seq2seq_runs import trained
 from weft.cli.explain.generation import show_text
 from weft.config import recipe
 from weft.decode.search.search import search

@@ -9,7 +9,7 @@ import torch
 
 import weft
 from tests.fixtures.networks import network
-from tests.run.test_tag import columns, conllu, trained
+from tests.fixtures.tagged_files import columns, conllu, trained
 from weft.config import recipe
 from weft.decode.heads.crf import CRF
 from weft.errors import UserError

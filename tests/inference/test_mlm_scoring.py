@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.decode.heads.test_mlm import MASKING, PARTS, V
-from tests.train.test_cuda_graphs import Gpu, same
+from tests.fixtures.counted_graphs import Gpu, same
+from tests.fixtures.mlm_parts import MASKING, PARTS, V
 from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.model import build_model
 from weft.runtime import select_runtime
@@ -25,7 +25,7 @@ def gpu(monkeypatch):
 
 
 def documents():
-    from tests.batch.test_mlm_collator import corpus
+    from tests.fixtures.mlm_batches import corpus
 
     return corpus(2_000, ids=V)
 

@@ -8,7 +8,7 @@ import pytest
 import weft
 from tests.fixtures import small
 from tests.fixtures.command import ok
-from tests.run.test_tag import columns
+from tests.fixtures.tagged_files import columns
 from weft.config import recipe
 
 LONG = "w" * 25  # two words that begin so are one to an embedder that reads 25 bytes

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import weft
-from tests.classic.ngram.test_model import file, sentences
-from tests.classic.ngram.test_model import trained as counted
-from tests.run.test_seq2seq import trained as paired
-from tests.run.test_seq2seq_inputs import restaurants, strangers
-from tests.run.test_seq2seq_inputs import trained as informed
+from tests.fixtures.data_to_text_runs import restaurants, strangers
+from tests.fixtures.data_to_text_runs import trained as informed
+from tests.fixtures.ngram_models import file, sentences
+from tests.fixtures.ngram_models import trained as counted
+from tests.fixtures.seq2seq_runs import trained as paired
 from weft.batch import Padded
 from weft.config import recipe
 from weft.decode.search.allowed_phrases import AllowedPhrases

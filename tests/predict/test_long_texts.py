@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.predict.test_predictor import recipe
+from tests.fixtures.predictor_recipes import recipe
 from weft.batch.indexer import Indexer
 from weft.errors import UserError
 from weft.predict.neural import make_indexer

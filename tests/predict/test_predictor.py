@@ -9,6 +9,7 @@ import torch
 
 import weft
 from tests.fixtures import small
+from tests.fixtures.predictor_recipes import recipe
 from weft import config
 from weft.errors import UserError
 from weft.inference.forward import forward_batches
@@ -17,7 +18,6 @@ from weft.predict import predictor as module
 from weft.run import Splits, train
 from weft.text.example import Example
 
-SMALLER = {"width": 11, "hidden": 12, "buckets": 101}
 LONG = "film plot cast score scene dinner phone good bad was"
 TEXTS = [
     "the film was good",
@@ -28,17 +28,6 @@ TEXTS = [
     "the dinner was bad 13",
     "the film was good",
 ]
-
-
-def recipe(name, **changes):
-    """A recipe made small, with dotted keys written as section__key."""
-    found = config.recipe(name)
-    values = {} if "classic" in found else dict(small.SMALL)
-    for key in config.setting_names(found.sections):
-        if key.split(".")[-1] in SMALLER and not key.startswith("classic"):
-            values[key] = SMALLER[key.split(".")[-1]]
-    values |= {key.replace("__", "."): value for key, value in changes.items()}
-    return found.with_values(values, "test")
 
 
 @pytest.fixture(scope="module")

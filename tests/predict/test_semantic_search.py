@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.fixtures.command import fails, ok, says
-from tests.run.test_pair import towers  # noqa: F401 (a fixture)
 from weft.errors import UserError
 from weft.predict import semantic_search as module
 from weft.predict.semantic_search import nearest
@@ -32,7 +31,7 @@ def test_nothing_to_look_among():
         nearest(predictor(), ["q"], [])
 
 
-def test_the_command(towers, tmp_path):  # noqa: F811
+def test_the_command(towers, tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("the dog runs\n\na cat is here\n", "utf-8")
     line = ok(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.command import command, fails, ok
-from tests.run.test_seq2seq import SMALL, pairs, trained
+from tests.fixtures.seq2seq_runs import SMALL, pairs, trained
 from weft.compare.detect_task import choose_task, detect_tasks
 from weft.compare.plan import Plan
 from weft.compare.trial import SplitSpec

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.run.test_tag import columns, conllu
+from tests.fixtures.tagged_files import columns, conllu
 from weft.compare.significance import count_per_text
 from weft.errors import UserError
 from weft.predict import load

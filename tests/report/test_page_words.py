@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.drawings.test_draw import ALL, WRONG
-from tests.report.pages.test_compare import ALWAYS, Reader, page, trial
+from tests.fixtures.compare_pages import ALWAYS, Reader, page, trial
+from tests.fixtures.drawn_answers import ALL, WRONG
 from weft.report.analysis.disagreements import find_disagreements
 from weft.report.analysis.model_analysis import analyse_model
 from weft.report.analysis.predictions import read_predictions

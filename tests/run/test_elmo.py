@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 import weft
 from tests.fixtures.command import command
+from tests.fixtures.language_files import corpus
 from tests.fixtures.small import file as labelled
 from tests.fixtures.small import killed
-from tests.run.test_language import corpus
-from tests.run.test_tag import conllu
+from tests.fixtures.tagged_files import conllu
 from weft.config import load, recipe, with_pretrained
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate

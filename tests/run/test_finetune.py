@@ -10,8 +10,8 @@ import torch.nn.functional as F
 import weft
 from tests.fixtures import small
 from tests.fixtures.command import fails, ok, says
-from tests.run.test_parse import bracketed
-from tests.run.test_tag import conllu
+from tests.fixtures.parsed_files import bracketed
+from tests.fixtures.tagged_files import conllu
 from weft import config as configuration
 from weft.batch import BatchLoader, LabelledBatch, Padded, TokenStore
 from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM

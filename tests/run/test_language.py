@@ -1,7 +1,6 @@
 """Language models through the one spine: trained, measured, saved, resumed; and what is told."""
 
 import json
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 
 import weft
 from tests.fixtures.command import command
+from tests.fixtures.language_files import corpus
 from tests.fixtures.small import Killed
 from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.config import recipe
@@ -36,19 +36,6 @@ SMALL = {
     "gpt": {"decoder.hidden": 12, "decoder.heads": 3, "decoder.layers": 1, "task.window": 16},
     "masked-bilstm": {"decoder.width": 11, "decoder.hidden": 13, "task.window": 16},
 }
-SUBJECTS, VERBS = ("the cat", "a dog", "some bird", "her horse"), ("sees", "hears", "likes")
-
-
-def corpus(folder, name="train.txt", count=120, seed=1):
-    """Sentences in which the object always follows from the subject."""
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        i = draw.randrange(4)
-        rows.append(f"{SUBJECTS[i]} {draw.choice(VERBS)} {SUBJECTS[(i + 1) % 4]} .")
-    path = folder / name
-    path.write_text("\n".join(rows) + "\n", "utf-8")
-    return path
 
 
 def configured(name, path, **changes):

@@ -7,8 +7,11 @@ import pytest
 import torch
 
 import weft
+from tests.fixtures.classify_runs import jsonl, settings, source
 from tests.fixtures.command import fails, ok, says, train
-from tests.run.test_train import jsonl, settings, source
+from tests.fixtures.pair_runs import (
+    pairs,
+)
 from weft.batch import TokenStore
 from weft.explain import explain
 from weft.explain.run import run_explain
@@ -21,17 +24,6 @@ from weft.text.example import Example
 from weft.tokens.word import Word
 
 RECIPES = ("tfidf-pair", "towers", "decomposable", "esim")
-ANIMALS = ("dog", "cat", "horse", "bird", "fish")
-
-
-def pairs():
-    """Whether two texts are about the same animal: neither alone gives the answer away."""
-    return [
-        Example(f"a {one} is here", "same" if one == two else "other", other=f"the {two} runs",
-                file="pairs.tsv", line=i * 5 + j + 1)
-        for i, one in enumerate(ANIMALS) for j, two in enumerate(ANIMALS)
-        if one == two or (i + j) % 2
-    ]  # fmt: skip
 
 
 def file(folder, names=("premise", "hypothesis", "label"), rows=None):
@@ -39,15 +31,6 @@ def file(folder, names=("premise", "hypothesis", "label"), rows=None):
     rows = [(e.text, e.other, e.label) for e in pairs()] if rows is None else rows
     path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]), "utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def towers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("towers")
-    config = settings("towers", train__epochs=3)
-    whole = pairs()
-    run(config, folder, splits=Splits(source(whole), source(whole[:5])), quiet=True)
-    return folder
 
 
 @pytest.mark.parametrize("name", RECIPES)

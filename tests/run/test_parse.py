@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.run.test_tag import NOUNS, VERBS, conllu
+from tests.fixtures.parsed_files import bracketed
+from tests.fixtures.tagged_files import NOUNS, VERBS, conllu
 from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
@@ -38,19 +39,6 @@ GOOD, BAD = ("fine", "lovely", "great"), ("dull", "poor", "sad")
 def trained(name, file, folder, **changes):
     config = recipe(name).with_values({"data.train": str(file), **changes}, "test")
     return weft.train(config, folder, quiet=True, device="cpu")
-
-
-def bracketed(path, sentences=50):
-    """(S (NP the noun) (VP verb (NP the noun)) .), with a trace and function tags."""
-    rng = np.random.default_rng(5)
-    lines = []
-    for _ in range(sentences):
-        (one, two), verb = rng.choice(NOUNS, 2), rng.choice(VERBS)
-        subject = f"(NP-SBJ (DT The) (NN {one}))"
-        verbs = f"(VP (VBZ {verb}) (NP (DT the) (NN {two})) (NP (-NONE- *T*-1)))"
-        lines.append(f"( (S {subject}\n     {verbs}\n     (. .)) )")
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
 
 
 def sentiment(path, count=60, turning=True):

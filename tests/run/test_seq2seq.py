@@ -1,12 +1,12 @@
 """Texts answered with texts, from parallel files to BLEU."""
 
 import copy
-import random
 
 import pytest
 import torch
 
 import weft
+from tests.fixtures.seq2seq_runs import SMALL, trained
 from weft.batch import Padded
 from weft.config import load as load_config
 from weft.config import recipe
@@ -14,46 +14,6 @@ from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.text.formats.parallel import read_parallel
-
-SMALL = {
-    "tokenizer": {"kind": "word", "lowercase": False},
-    "embedder.width": 17, "embedder.dropout": 0.0,
-    "encoder.hidden": 23, "decoder.width": 19, "decoder.hidden": 29, "decoder.dropout": 0.0,
-    "train.epochs": 12, "train.batch_size": 16, "train.learning_rate": 0.02, "train.patience": 0,
-    "task.label_smoothing": 0.0, "generate.num_beams": 2, "generate.max_length": 12,
-    "data.target": "tgt",
-}  # fmt: skip
-SHAPES = {
-    "seq2seq-cnn": {"decoder.width": None, "decoder.hidden": None, "decoder.dropout": None},
-    "seq2seq-transformer": {
-        "encoder.hidden": 16,
-        "decoder.hidden": 16,
-        "decoder.width": None,
-        "encoder.dropout": 0.0,
-        "encoder.layers": 1,
-        "decoder.layers": 1,
-        "train.learning_rate": 0.01,
-        "train.schedule": "constant",
-        "train.warmup": 0.0,
-    },
-}
-
-
-def pairs(folder, name="train", count=150, seed=1):
-    """Words in the other order and in capitals."""
-    draw = random.Random(seed)
-    rows = [[draw.choice("abcde") for _ in range(draw.randint(1, 4))] for _ in range(count)]
-    (folder / f"{name}.src").write_text("".join(" ".join(row) + "\n" for row in rows), "utf-8")
-    said = [" ".join(row[::-1]).upper() + "\n" for row in rows]
-    (folder / f"{name}.tgt").write_text("".join(said), "utf-8")
-    return folder / f"{name}.src"
-
-
-def trained(name, folder, **changes):
-    values = {**SMALL, "data.train": str(pairs(folder)), **SHAPES.get(name, {}), **changes}
-    values = {key: value for key, value in values.items() if value is not None}
-    config = recipe(name).with_values(values, "test")
-    return weft.train(config, folder / "run", quiet=True, device="cpu")
 
 
 def test_attention_learns_to_turn_words_round(tmp_path):

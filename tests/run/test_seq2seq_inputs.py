@@ -1,12 +1,12 @@
 """Sources besides plain text, and words that are copied: small trainings, saved and loaded."""
 
 import json
-import random
 
 import numpy as np
 import pytest
 
 import weft
+from tests.fixtures.data_to_text_runs import SMALL, restaurants, strangers, trained
 from weft.config import recipe
 from weft.errors import UserError
 from weft.explain.run import run_explain
@@ -14,39 +14,6 @@ from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.run.data import Data, example_source
 from weft.text.example import Example
-
-SMALL = {
-    "embedder.width": 17, "embedder.dropout": 0.0, "encoder.hidden": 19, "decoder.width": 17,
-    "decoder.hidden": 23, "decoder.dropout": 0.0, "train.epochs": 5, "train.batch_size": 16,
-    "train.learning_rate": 0.01, "train.patience": 0, "train.threads": 1, "generate.num_beams": 2,
-    "generate.max_length": 12,
-}  # fmt: skip
-
-
-def trained(name, folder, values):
-    changes = {**SMALL, **values}
-    if name == "seq2seq-vectors":
-        changes = {k: v for k, v in changes.items() if k != "embedder.dropout"}
-    config = recipe(name).with_values(changes, "test")
-    return weft.train(config, folder / "run", quiet=True, device="cpu")
-
-
-def strangers(folder, count=400):
-    """Sentences about pairs of words that never come again."""
-    draw = random.Random(3)
-
-    def word():
-        return "".join(draw.choice("bdfgklmn") + draw.choice("aeiou") for _ in range(3))
-
-    rows = [(word(), word()) for _ in range(count)]
-    (folder / "train.src").write_text("".join(f"{a} likes {b}\n" for a, b in rows), "utf-8")
-    said = [f"it is {b} that {a} likes\n" for a, b in rows]
-    (folder / "train.tgt").write_text("".join(said), "utf-8")
-    return {
-        "data.train": str(folder / "train.src"), "data.target": "tgt", "tokenizer.min_count": 5,
-        "decoder.coverage": False, "train.epochs": 7,  # coverage attends step by step: slow
-        "generate.no_repeat_ngram_size": 0, "task.metrics": ["exact", "bleu"],
-    }  # fmt: skip
 
 
 def test_unknown_words_are_copied(tmp_path):
@@ -76,22 +43,6 @@ def test_windows_are_refused(tmp_path):
     values = {**strangers(tmp_path, 20), "data.max_tokens": 2, "data.truncate": "windows"}
     with pytest.raises(UserError, match=r'data\.truncate = "windows" would write a text for every'):
         trained("seq2seq-copy", tmp_path, values)
-
-
-def restaurants(folder, count=120):
-    """Places with a name and a food, each said twice in other words."""
-    draw = random.Random(5)
-    rows = ["mr,ref"]
-    for i in range(count):
-        name, food = f"Bar{i}", draw.choice(["pie", "tea", "fish"])
-        record = f'"name[{name}], food[{food}]"'
-        rows += [f'{record},"{name} has {food} ."', f'{record},"At {name} there is {food} ."']
-    (folder / "train.csv").write_text("\n".join(rows) + "\n", "utf-8")
-    return {
-        "data.train": str(folder / "train.csv"), "data.text": "mr", "data.label": "ref",
-        "task.metrics": ["bleu-lower", "slots"],
-        "tokenizer": {"kind": "word", "lowercase": False},
-    }  # fmt: skip
 
 
 def test_records_with_hidden_values(tmp_path):

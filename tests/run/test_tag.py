@@ -2,62 +2,14 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import weft
+from tests.fixtures.tagged_files import columns, conllu, trained
 from weft.config import recipe
 from weft.errors import UserError
 from weft.text.annotation.schemes import find_fault
 from weft.text.read import read
-
-NOUNS, VERBS = ("ant", "bee", "cow", "dog"), ("eats", "sees", "hears")
-FIRST, LAST = ("Ada", "Bo", "Cy", "Di", "Ed"), ("Lee", "Fox", "Ray", "Poe", "Kay")
-TOWNS = ("Rome", "Oslo", "Bonn")
-SMALL = {
-    "encoder.hidden": 11, "train.epochs": 12, "train.batch_size": 8, "train.learning_rate": 0.02,
-    "train.ema_decay": 0, "tokenizer.min_count": 1, "head.dropout": 0.0,
-    "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
-}  # fmt: skip
-
-
-def conllu(path, sentences=60):
-    """A grammar of its own: the, a noun, a verb, the, a noun, a stop."""
-    rng = np.random.default_rng(3)
-    lines = []
-    for n in range(sentences):
-        one, two = rng.choice(NOUNS, 2)
-        words = ["The", one, rng.choice(VERBS), "the", two, "."]
-        tags = ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
-        feats = ["_", "Number=Sing", "Tense=Pres", "_", "Number=Sing", "_"]
-        heads = [2, 3, 0, 5, 3, 3]
-        text = " ".join(words[:-1]) + "."
-        lines += [f"# sent_id = s{n}", f"# text = {text}"]
-        for i, (word, tag, feat, head) in enumerate(zip(words, tags, feats, heads, strict=True), 1):
-            space = "SpaceAfter=No" if i == 5 else "_"
-            relation = "root" if head == 0 else "dep"
-            lines.append(
-                f"{i}\t{word}\t{word}\t{tag}\tX{tag}\t{feat}\t{head}\t{relation}\t_\t{space}"
-            )
-        lines.append("")
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
-
-
-def columns(path, sentences=60):
-    """Names of two words are people; the name after 'in' is a place."""
-    rng = np.random.default_rng(4)
-    rows = []
-    for _ in range(sentences):
-        first, last, town = (rng.choice(names) for names in (FIRST, LAST, TOWNS))
-        rows += [f"{first} B-PER", f"{last} I-PER", "lives O", "in O", f"{town} B-LOC", ". O", ""]
-    path.write_text("\n".join(rows) + "\n", "utf-8")
-    return path
-
-
-def trained(name, file, folder, **changes):
-    values = {**SMALL, "data.train": str(file), **changes}
-    return weft.train(recipe(name).with_values(values, "test"), folder, quiet=True, device="cpu")
 
 
 def test_reading_gives_words_places_and_columns(tmp_path):

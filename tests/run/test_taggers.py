@@ -3,7 +3,7 @@
 import pytest
 
 import weft
-from tests.run.test_tag import columns, conllu
+from tests.fixtures.tagged_files import columns, conllu
 from weft.config import recipe
 
 SHORT = {

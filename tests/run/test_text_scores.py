@@ -6,7 +6,7 @@ import random
 import pytest
 import sacrebleu
 
-from tests.run.test_seq2seq import SMALL, pairs
+from tests.fixtures.seq2seq_runs import SMALL, pairs
 from weft.config import recipe
 from weft.errors import UserError
 from weft.report.pages.tune import render_page, summarise

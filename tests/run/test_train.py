@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from tests.fixtures import small
+from tests.fixtures.classify_runs import jsonl, settings, source
 from weft import config
 from weft.errors import UserError
 from weft.run import Splits, train
@@ -18,33 +19,9 @@ from weft.tasks.classify import ClassSpace
 from weft.text.example import Example
 from weft.train.logger import RunLogger
 
-SMALLER = {"width": 23, "hidden": 24, "buckets": 1009}
-# Without dropout, a few texts are learned by heart in seconds.
-CALM = {"dropout": 0.0, "warmup": 0.0, "schedule": "constant"}
-
-
-def settings(name, **changes):
-    """A recipe made small, with dotted keys written as section__key."""
-    found = config.recipe(name)
-    values = {} if "classic" in found else dict(small.SMALL)
-    for key in config.setting_names(found.sections):
-        last = key.split(".")[-1]
-        if not key.startswith("classic") and last in SMALLER | CALM:
-            values[key] = (SMALLER | CALM)[last]
-    values |= {key.replace("__", "."): value for key, value in changes.items()}
-    return found.with_values(values, "test")
-
-
-def source(rows):
-    return lambda: iter(rows)
-
 
 def run(given, folder, splits=None):
     return train(given, folder, splits=splits, quiet=True)
-
-
-def jsonl(path):
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def accuracy(predictor, rows):

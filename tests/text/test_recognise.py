@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from tests.text.formats.test_brackets import TREEBANK
-from tests.text.formats.test_conll import CHUNKS, NEWS, ROLES, TWEETS, UNER
-from tests.text.formats.test_conllu import FRENCH, TWO
+from tests.fixtures.conll_texts import CHUNKS, NEWS, ROLES, TWEETS, UNER
+from tests.fixtures.conllu_texts import FRENCH, TWO
+from tests.fixtures.treebank_texts import TREEBANK
 from weft.text.formats.recognise import recognise
 
 SPANS = json.dumps({"text": "Ada met", "spans": [{"start": 0, "end": 3, "label": "PER"}]}) + "\n"

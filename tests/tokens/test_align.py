@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tokens.test_tokenizer import TEXT, TRAINED
+from tests.fixtures.tokenizers import TEXT, TRAINED
 from weft.tokens.align import align_to_words, token_at, tokens_in
 
 WORDS = np.array([[0, 5], [6, 11], [11, 12]])  # "Hello world!"

@@ -15,35 +15,12 @@ from hypothesis import strategies as st
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from tests.fixtures.tokenizers import CORPUS, SETTINGS, TEXT, TRAINED
 from weft import registry
 from weft.errors import UserError
 from weft.tokens import SPECIALS, UNK, Tokenizer, offsets
 
-CORPUS = [
-    "The old man and the sea was, on the whole, a good film.",
-    "It wasn't the best film; it was not the worst film either!",
-    "Don't go there: 3.14 stars of 1,000 <pad> <unk> well-made",
-    "L'été à Zürich — naïve café, 漢字 かな ไทย 👩‍👩‍👧 👍🏽 🇨🇿",
-] * 3
-SETTINGS = {
-    "word": {"kind": "word"},
-    "whitespace": {"kind": "word", "whitespace": True},
-    "character": {"kind": "character"},
-    "bpe": {"kind": "bpe", "vocab_size": 331},
-    "bytes": {"kind": "bpe", "vocab_size": 331, "byte_level": True},
-    "wordpiece": {"kind": "wordpiece", "vocab_size": 331},
-    "unigram": {"kind": "unigram", "vocab_size": 331},
-}
-TRAINED = {name: registry.build("tokenizer", spec).train(CORPUS) for name, spec in SETTINGS.items()}
 every_kind = pytest.mark.parametrize("name", SETTINGS)
-# Everything Python can hold, lone surrogates included, with the strings that could be mistaken.
-TEXT = st.lists(
-    st.one_of(
-        st.text(st.characters(categories=None), max_size=11),
-        st.sampled_from([*SPECIALS, *" \n\t'-.,", "don't", "e\u0301", "👩‍👩‍👧", "▁", "##"]),
-    ),
-    max_size=7,
-).map("".join)
 
 
 def test_every_registered_kind_is_tested():
@@ -147,7 +124,7 @@ def test_saved_and_loaded(name, tmp_path):
 
 def test_training_again_in_another_process_gives_the_same_bytes():
     code = (
-        "import hashlib; from tests.tokens.test_tokenizer import TRAINED\n"
+        "import hashlib; from tests.fixtures.tokenizers import TRAINED\n"
         "for t in TRAINED.values(): print(hashlib.sha256(t.to_json().encode()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}

@@ -3,7 +3,6 @@
 Capturing is a plain call here: what is replayed reads and writes memory that stays, as on a GPU.
 """
 
-import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +13,9 @@ from torch._dynamo.exc import TorchDynamoException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.fixtures.counted_graphs import DECODERS, Gpu, V, model, pieces, same
 from weft.batch import BatchLoader, Padded, TokenStore
 from weft.batch.documents import Documents
-from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.batch.mlm_collator import Masking, MLMLoader
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.decode.decoders import elmo
@@ -24,7 +23,7 @@ from weft.decode.heads import lm
 from weft.decode.heads import mlm as hidden_words
 from weft.kernels.compile import compile_blocks, uncompile_blocks
 from weft.model import build_model
-from weft.runtime import Runtime, select_runtime
+from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
 from weft.tasks.language import LanguageModelling
 from weft.tasks.mlm import MaskedLM as HiddenWords
@@ -32,43 +31,6 @@ from weft.tokens.special_tokens import SpecialTokens
 from weft.train import cuda_graphs
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
-
-V = 13
-DECODERS = {
-    "gpt": {
-        "kind": "gpt", "hidden": 6, "layers": 2, "heads": 3, "max_positions": 7, "dropout": 0.0,
-    },
-    "rnn-lm": {"kind": "rnn-lm", "width": 5, "hidden": 6, "ar": 0.3, "tar": 0.2},
-    "elmo": {
-        "kind": "elmo", "width": 4, "hidden": 5, "filters": [[1, 3], [2, 4]], "max_bytes": 6,
-        "dropout": 0.0,
-    },
-}  # fmt: skip
-
-
-class Gpu(Runtime):
-    """A CPU that says it is a GPU, and counts what it captures and replays."""
-
-    captures, replays = 0, 0
-    refuses = False
-
-    @property
-    def has_cuda_graphs(self):
-        return True
-
-    def side_stream(self):
-        return contextlib.nullcontext()
-
-    def capture_graph(self, work, pool=None):
-        if self.refuses:
-            raise RuntimeError("operation not permitted when stream is capturing\nmore")
-        type(self).captures += 1
-
-        def again():
-            type(self).replays += 1
-            work()
-
-        return again
 
 
 @pytest.fixture
@@ -79,34 +41,12 @@ def gpu(monkeypatch):
     return Gpu(torch.device("cpu"))
 
 
-def model(kind="gpt"):
-    torch.manual_seed(0)
-    parts = {
-        "task": {"kind": "language", "window": 7},
-        "decoder": DECODERS[kind],
-        "generate": {},
-    }
-    return build_model(parts, vocabulary_size=V, outputs=(V, 2, 3))
-
-
-def pieces(kind="gpt", epochs=3, size=151):
-    spelled = TokenTypes(model(kind).head.decoder.pieces) if kind == "elmo" else None
-    stream, ids = TokenStream(2, token_types=spelled), np.random.default_rng(0).integers(4, V, size)
-    stream.append(ids.astype(np.int32), words=[str(i) for i in ids])
-    return LMLoader(stream.close(), rows=3, window=7, seed=1, epochs=epochs, in_order=kind != "gpt")
-
-
 def trained(kind, runtime, **options):
     net = model(kind)
     settings = Settings(epochs=3, schedule="cosine", learning_rate=0.01, **options)
     trainee = TrainState.fresh(net, settings)
     updates = list(fit(trainee, LanguageModelling(window=7), pieces(kind), settings, runtime))
     return net, [update.loss for update in updates], trainee
-
-
-def same(one, other):
-    for a, b in zip(one.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", DECODERS)

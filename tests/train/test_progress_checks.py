@@ -5,7 +5,7 @@ import torch
 
 import weft
 from tests.fixtures import small
-from tests.run.test_train import settings
+from tests.fixtures.classify_runs import settings
 from weft.batch import Position
 from weft.run import Splits
 from weft.train.loop import Progress

@@ -1,6 +1,5 @@
 """Kill -9 at any moment and resume: the weights must be the same to the last bit (N2)."""
 
-import hashlib
 import random
 import shutil
 import time
@@ -10,6 +9,7 @@ import pytest
 
 from tests.fixtures.processes import FORK_SERVER
 from tests.fixtures.small import SMALL, splits
+from tests.fixtures.weights import digest
 from weft import config
 from weft.errors import UserError
 from weft.run import train, trainer
@@ -31,10 +31,6 @@ def small(name):
 
 def work(name, folder):
     train(small(name), folder, splits=splits(), resume=Path(folder).exists(), quiet=True)
-
-
-def digest(folder):
-    return hashlib.sha256((Path(folder) / "model" / "weights.safetensors").read_bytes()).hexdigest()
 
 
 def launch(name, folder):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.fixtures.small import SMALL, killed, splits
-from tests.train.test_resume import digest
+from tests.fixtures.weights import digest
 from weft import config
 from weft.run import train, trainer
 from weft.train import threads

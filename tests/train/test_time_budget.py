@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.train.test_cuda_graphs import model, pieces
+from tests.fixtures.counted_graphs import model, pieces
 from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
 from weft.train import time_budget

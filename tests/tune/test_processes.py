@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.processes import ForkedCommand, ForkedProcess
-from tests.tune.test_search import STRENGTH, WORDS, run, settings, tfidf
+from tests.fixtures.searches import STRENGTH, WORDS, run, settings, tfidf
 from weft.tune import study
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.tune.test_search import STRENGTH, run, tfidf
+from tests.fixtures.searches import STRENGTH, run, tfidf
 from weft import config
 from weft.metrics import paired_bootstrap, summarise_seeds
 from weft.run.collapse import loss_never_decreased

@@ -8,46 +8,22 @@ import pytest
 
 import weft
 from tests.fixtures import small
+from tests.fixtures.searches import (
+    STRENGTH,
+    WORDS,
+    run,
+    settings,
+    tfidf,
+)
 from weft import config
 from weft.errors import UserError
-from weft.tune import parse, trial, tune
+from weft.tune import trial, tune
 from weft.tune.study import TrialRecord
-
-STRENGTH = "classic.C=0.001..10 log"
-WORDS = "classic.words=[1,1],[1,2]"
 
 
 @pytest.fixture
 def base(tmp_path):
     return tfidf(tmp_path)
-
-
-def tfidf(folder, **more):
-    path = folder / "train.tsv"
-    given = {
-        "data.train": str(path if path.is_file() else small.file(folder)),
-        "data.dev_fraction": 0.3,
-    }
-    return config.recipe("tfidf").with_values(given | more, "test")
-
-
-def run(base, output, *searches, told=None, **options):
-    seen = []
-    options = {"seeds": 0, "trials": 4, "sampler": "random"} | options
-    found = tune(
-        base,
-        output,
-        search=parse(searches or (STRENGTH,)),
-        on_trial=lambda n, m, t: seen.append(n),
-        **options,
-    )
-    if told is not None:
-        told += seen
-    return found
-
-
-def settings(found):
-    return [row.settings for row in found.rows if row.state == "complete"]
 
 
 def test_a_search_leaves_trials_model_configuration_and_record(base, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.run.test_tag import columns, conllu
+from tests.fixtures.tagged_files import columns, conllu
 from weft.classic.crf.features import features
 from weft.classic.crf.model import LinearCRF
 from weft.classic.crf.tagger import MOST, Tagger, _chosen

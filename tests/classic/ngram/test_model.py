@@ -2,50 +2,21 @@
 
 import json
 import math
-import random
 
 import numpy as np
 import pytest
 
-import weft
+from tests.fixtures.ngram_models import WORDS, sentences, trained
 from weft.classic.ngram.counts import Marks, count
 from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.classic.ngram.model import KneserNey
-from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
 from weft.text.example import Example
 
-WORDS = ("the", "dog", "cat", "sees", "eats", "old", "fish", "and", ".")
 NUMBERS = {word: 4 + i for i, word in enumerate(WORDS)}  # PAD, UNK, BOS and EOS come first
-
-
-def sentences(count=97, seed=5):
-    """Texts in which a word depends on the one before."""
-    draw, out = random.Random(seed), []
-    for _ in range(count):
-        row = [draw.randrange(9)]
-        for _ in range(draw.randrange(11)):
-            row.append((row[-1] + draw.choice([1, 1, 1, 2, 5])) % 9)
-        out.append(" ".join(WORDS[i] for i in row))
-    return out
-
-
-def file(path, texts):
-    path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
-    return path
-
-
-def trained(name, folder, texts=None, **changes):
-    data = {
-        "data.train": str(file(folder / "train.txt", texts or sentences())),
-        "data.dev": str(file(folder / "dev.txt", sentences(23, 6))),
-        **changes,
-    }
-    config = recipe(name).with_values(data, "test")
-    return weft.train(config, folder / "run", quiet=True)
 
 
 def numbered(texts):

@@ -1,14 +1,12 @@
 """N-gram counts, and queries of a model: against plain dictionaries, step by step, and on disk."""
 
-import random
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.ngram_counts import MARKS, SIZE, grams, sentences
 from tests.fixtures.shapes import checked
 from weft.batch.padded import Padded
 from weft.classic.ngram.counts import Counts, Marks, count
@@ -17,32 +15,6 @@ from weft.classic.ngram.kneser_ney import kneser_ney
 from weft.classic.ngram.trie import NGram
 from weft.errors import UserError
 from weft.tokens.vocabulary import SPECIALS, Vocabulary
-
-SIZE = 13  # PAD, UNK, BOS, EOS and nine words
-MARKS = Marks()
-
-
-def sentences(number: int = 97, seed: int = 5, words: int = 9) -> list[list[int]]:
-    """Sentences of 0 to 10 words, some far more frequent, that depend on the word before."""
-    rng = random.Random(seed)
-    out = []
-    for _ in range(number):
-        row: list[int] = []
-        for _ in range(rng.randrange(11)):
-            near = (row[-1] - 3) % words if row and rng.random() < 0.6 else 0
-            row.append(4 + min(near + int(rng.random() ** 3 * words), words - 1))
-        out.append(row)
-    return out
-
-
-def grams(rows: list[list[int]], order: int) -> dict[tuple[int, ...], int]:
-    """How often every n-gram occurs, by a dictionary."""
-    found: Counter[tuple[int, ...]] = Counter()
-    for row in rows:
-        framed = (MARKS.bos, *row, MARKS.eos)
-        for n in range(1, order + 1):
-            found.update(framed[i : i + n] for i in range(len(framed) - n + 1))
-    return dict(found)
 
 
 def listed(counts: Counts) -> dict[tuple[int, ...], int]:

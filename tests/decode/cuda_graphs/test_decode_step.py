@@ -11,13 +11,26 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.fixtures.decode_graphs import (
+    DECODERS,
+    EOS,
+    WAYS,
+    Counted,
+    H,
+    M,
+    N,
+    V,
+    made,
+    memory,
+    plainly,
+    prompted,
+    same,
+)
 from weft.batch import Padded
 from weft.decode.cuda_graphs import decode_step as module
 from weft.decode.cuda_graphs.decode_step import DecodeGraphs
-from weft.decode.decoders.convolutional import ConvolutionalDecoder
 from weft.decode.decoders.language_models import RecurrentLM
 from weft.decode.decoders.prompt_continuation import PromptContinuation
-from weft.decode.decoders.recurrent import RecurrentDecoder
 from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.constraints import Constraints
@@ -26,79 +39,10 @@ from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import iter_tensors
 from weft.predict.generate import GenerationBatch, Generator
 
-V, M, H, N, EOS = 13, 6, 6, 3, 3
-LENGTHS = [3, 2, 7]
-WAYS = [
-    SearchSettings(method="greedy", max_length=23),
-    SearchSettings(num_beams=3, num_return=3, max_length=11),
-    SearchSettings(
-        num_beams=4,
-        num_beam_groups=2,
-        num_return=2,
-        max_length=11,
-        no_repeat_ngram_size=2,
-        repetition_penalty=1.3,
-    ),
-    SearchSettings(method="sample", num_samples=2, top_k=5, max_length=23),
-]
-DECODERS = {
-    "transformer": lambda: Seq2SeqTransformerDecoder(V, M, H, 2, N, 7),
-    "rnn": lambda: RecurrentDecoder(V, M, width=5, hidden=7),
-    "cnn": lambda: ConvolutionalDecoder(V, M, width=5, hidden=7, layers=2),
-}
-
 
 @pytest.fixture(autouse=True)
 def _small_cache(monkeypatch):
     monkeypatch.setattr(module, "MIN_CACHE_STEPS", 4)  # so that it is outgrown
-
-
-def made(build):
-    torch.manual_seed(3)
-    decoder = build()
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return decoder.eval()
-
-
-def memory(rows=3):
-    torch.manual_seed(2)
-    return Padded(torch.randn(rows, 7, M), torch.tensor(LENGTHS[:rows]))
-
-
-class Counted:
-    """A capture that counts what it captures, and what is done again."""
-
-    def __init__(self):
-        self.captured = self.replayed = 0
-
-    def __call__(self, work):
-        self.captured += 1
-
-        def again():
-            self.replayed += 1
-            work()
-
-        return again
-
-
-def same(found, wanted, tolerance=1e-5):
-    assert [[one.ids for one in row] for row in found] == [
-        [one.ids for one in row] for row in wanted
-    ]
-    for row, right in zip(found, wanted, strict=True):
-        for one, other in zip(row, right, strict=True):
-            assert one.logps == pytest.approx(other.logps, abs=tolerance)
-            assert one.score == pytest.approx(other.score, abs=tolerance)
-
-
-@torch.no_grad()
-def plainly(decoder, source, settings, rules=NO_CONSTRAINTS):
-    state = decoder.start(source).per_prompt()
-    return search(
-        decoder.step, state, settings, batch=len(source), bos=2, eos=EOS, constraints=rules
-    )
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -137,14 +81,6 @@ def test_rules_of_each_row_hold():
     rules = Constraints(prefix=[[5, 6], [], [4]], limit=[5, 9, 3], forbidden=[7], minimum=[2, 3, 1])
     found = DecodeGraphs(decoder, Counted()).generate(memory(), WAYS[1], rules, bos=2, eos=EOS)
     same(found, plainly(decoder, memory(), WAYS[1], rules))
-
-
-def prompted(decoder, ids):
-    state = decoder.start(len(ids))
-    rows = Padded(ids[:, :-1], torch.full((len(ids),), ids.shape[1] - 1))
-    if hasattr(decoder, "prefill"):
-        return decoder.prefill(rows, state)[1]
-    return decoder.carry(rows, state).state
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.decode.cuda_graphs.test_decode_step import (
+from tests.fixtures.decode_graphs import (
     DECODERS,
     EOS,
     WAYS,
@@ -24,7 +24,7 @@ from tests.decode.cuda_graphs.test_decode_step import (
     prompted,
     same,
 )
-from tests.decode.decoders.test_lazy_source import Reader
+from tests.fixtures.lazy_source_reader import Reader
 from weft.batch import Padded
 from weft.decode.cuda_graphs import decode_step as module
 from weft.decode.cuda_graphs.decode_step import DecodeGraphs

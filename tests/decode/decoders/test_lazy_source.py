@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.decode.cuda_graphs.test_decode_step import (
+from tests.fixtures.decode_graphs import (
     DECODERS,
     EOS,
     WAYS,
     Counted,
     M,
-    N,
     made,
     plainly,
     same,
 )
+from tests.fixtures.lazy_source_reader import Reader
 from weft.batch import Padded
 from weft.decode.cuda_graphs import prefill
 from weft.decode.cuda_graphs.decode_step import DecodeGraphs
@@ -23,30 +23,6 @@ from weft.decode.decoders.lazy_source import LazySource
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS
-from weft.encode.rnn import Recurrent as RecurrentEncoder
-from weft.encode.transformer import TransformerEncoder as Encoder
-
-
-class Reader:
-    """Ids -> memory by a table and an encoder; counts how often."""
-
-    def __init__(self, kind="transformer"):
-        torch.manual_seed(7)
-        self.table, self.calls = torch.nn.Embedding(17, M), 0
-        build = {
-            "transformer": lambda: Encoder(M, M, 2, N),
-            "lstm": lambda: RecurrentEncoder(M, hidden=M // 2),
-        }
-        self.encoder = build[kind]().eval()
-
-    def __call__(self, source):
-        self.calls += 1
-        return self.encoder(source.with_data(self.table(source.data)))
-
-    def of(self, lengths, seed, limit=None):
-        torch.manual_seed(seed)
-        ids = torch.randint(1, 17, (len(lengths), max(lengths)))
-        return LazySource(Padded(ids, torch.tensor(lengths)), self, limit)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.decode.cuda_graphs.test_decode_step import (
+from tests.fixtures.decode_graphs import (
     EOS,
     Counted,
     H,

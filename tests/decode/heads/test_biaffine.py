@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.decode.heads.test_mst import is_tree
 from tests.fixtures.shapes import checked
+from tests.fixtures.tree_checks import is_tree
 from weft.batch import Padded
 from weft.decode.heads.biaffine import BiaffineScorer
 from weft.errors import UserError

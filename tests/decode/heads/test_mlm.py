@@ -7,27 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.fixtures.mlm_parts import MASKING, PARTS, V
 from tests.fixtures.shapes import checked
 from weft.batch.documents import Documents
-from weft.batch.mlm_collator import Masking, MLMLabels
+from weft.batch.mlm_collator import MLMLabels
 from weft.batch.mlm_collator import MLMLoader as Batches
 from weft.decode.heads import mlm
 from weft.errors import UserError
 from weft.model import build_model
 from weft.tasks.mlm import MaskedLM
-from weft.tokens.special_tokens import SpecialTokens
-
-V, MASK, WINDOW = 53, 6, 23
-PARTS = {
-    "embedder": {"kind": "bert", "hidden": 12, "layers": 2, "heads": 3, "max_positions": 29,
-                 "dropout": 0.0, "attention_dropout": 0.0},
-    "encoder": {"kind": "none"},
-    "pool": {"kind": "cls"},
-    "head": {"kind": "masked"},
-}  # fmt: skip
-MASKING = Masking(
-    MASK, np.arange(7, V), SpecialTokens((4,), (5,), (5,)), window=WINDOW, short_fraction=0.3
-)
 
 
 def model(follows=True, **embedder):

@@ -7,22 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.tree_checks import is_tree
 from weft.decode.heads import mst
 from weft.decode.heads.mst import best_trees, projective_tree, spanning_tree
 from weft.errors import UserError
-
-
-def is_tree(heads) -> bool:
-    """One child of the root, and every word comes to the root."""
-    if (np.asarray(heads) == 0).sum() != 1:
-        return False
-    for word in range(1, len(heads) + 1):
-        at, steps = word, 0
-        while at and steps <= len(heads):
-            at, steps = heads[at - 1], steps + 1
-        if at:
-            return False
-    return True
 
 
 def crosses(heads) -> bool:

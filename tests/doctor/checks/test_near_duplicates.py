@@ -6,13 +6,11 @@ import random
 import numpy as np
 import pytest
 
+from tests.fixtures.near_duplicates import FILLERS, NAMES, sentences
 from weft.doctor.checks.minhash import _signatures, candidate_pairs
 from weft.doctor.checks.near_duplicates import find_near_pairs
 from weft.doctor.checks.word_arrays import MAX_TEXT_WORDS, WordIndex
 from weft.doctor.words import normalise, split_words
-
-NAMES = [f"name{i}" for i in range(61)]
-FILLERS = [f"filler{i}" for i in range(211)]
 
 
 def corpus(texts: list[str]) -> WordIndex:
@@ -20,15 +18,6 @@ def corpus(texts: list[str]) -> WordIndex:
     for text in texts:
         out.add(split_words(normalise(text)))
     return out
-
-
-def sentences(count: int, seed: int = 0) -> list[str]:
-    """Unrelated texts of 8 words, made of frequent and of rare ones."""
-    rng = random.Random(seed)
-    return [
-        " ".join(["what", "is", "the", *rng.sample(FILLERS, 3), "of", rng.choice(NAMES)])
-        for _ in range(count)
-    ]
 
 
 def pairs(texts: list[str]) -> set[tuple[int, int]]:

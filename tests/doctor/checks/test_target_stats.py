@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.doctor.test_examine import found, kinds
+from tests.fixtures.examinations import found, kinds
 from weft.doctor import examine
 from weft.doctor.checks.target_stats import are_free_text
 from weft.doctor.diagnose import diagnose

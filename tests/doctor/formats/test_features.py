@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.doctor.test_examine import found
 from tests.fixtures.command import command, fails, ok, says
+from tests.fixtures.examinations import found
 from weft.doctor.diagnose import diagnose
 from weft.doctor.formats.features import reference_matrices
 from weft.doctor.formats.files import open_files

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fixtures.structured_files import GOOD, sentence
 from weft.doctor import Finding, examine
 from weft.doctor.annotations import annotation_hash, collect_annotations, describe_difference
 from weft.doctor.checks.annotation_faults import group_faults
@@ -15,20 +16,6 @@ from weft.text.annotation import schemes
 from weft.text.annotation.schemes import Span
 from weft.text.columns import Columns
 from weft.text.example import CharSpans, Example, WordAnnotations
-
-
-def sentence(name: str, heads: list, words: str = "", tags: str = "", text: str = "") -> str:
-    """A sentence of CoNLL-U with these heads."""
-    forms = words.split() or [f"w{i}" for i in range(len(heads))]
-    given_tags = tags.split() or ["NOUN"] * len(heads)
-    rows = [f"# sent_id = {name}"] + ([f"# text = {text}"] if text else [])
-    for i, (head, form, tag) in enumerate(zip(heads, forms, given_tags, strict=True), 1):
-        relation = "root" if str(head) == "0" else "dep"
-        rows.append(f"{i}\t{form}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_")
-    return "\n".join(rows) + "\n\n"
-
-
-GOOD = sentence("good", [2, 0, 2]) + sentence("fine", [0, 1])
 
 
 def treebank(folder, *more: str, name: str = "a.conllu") -> str:

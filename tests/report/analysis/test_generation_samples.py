@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import sacrebleu
 
-from tests.report.pages.test_compare import EVIL, page, row
+from tests.fixtures.compare_pages import EVIL, page, row
 from weft.compare.format import format_metric, metric_name
 from weft.compare.leaderboard import Row, format_row, recommend, secondary_metric, sort_rows
 from weft.compare.significance import p_values

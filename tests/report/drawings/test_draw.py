@@ -6,33 +6,20 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.fixtures.drawn_answers import (
+    ALL,
+    ARCS,
+    BRACKETS,
+    FILM,
+    NODES,
+    SCORES,
+    SPANS,
+    TAGS,
+    WRONG,
+)
 from weft.report.drawings.draw import draw, draw_terminal, find_unmatched, lay_out
 from weft.tasks.annotation import Annotation
-from weft.text.annotation.trees import iter_nodes, parse
-
-WORDS = ("She", "<saw>", "Ann", "Lee")
-PLACES = ((0, 3), (4, 9), (10, 13), (14, 17))
-TREE = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann) (NNP Lee))))")
-OTHER = parse("(S (NP (PRP She)) (VP (VBD saw) (NP (NNP Ann)) (NP (NNP Lee))))")
-FILM = parse("(3 (2 (2 The) (2 film)) (4 (3 is) (4 good)))")
-SCORES = tuple((int(node.label) - 2) / 2 for node in iter_nodes(FILM))
-
-TAGS = Annotation("tags", WORDS, PLACES, tags=("PRON", "VERB", "PROPN", "PROPN"))
-SPANS = Annotation("spans", WORDS, PLACES, spans=((10, 17, "PER"),))
-ARCS = Annotation(
-    "arcs", WORDS, heads=(2, 0, 2, 3), relations=("nsubj", "root", "obj", "flat"), tags=TAGS.tags
-)
-BRACKETS = Annotation("constituents", tuple(TREE.words), tree=TREE)
-NODES = Annotation("nodes", tuple(FILM.words), tree=FILM, scores=SCORES)
-ALL = (TAGS, SPANS, ARCS, BRACKETS, NODES)
-
-WRONG = (
-    replace(TAGS, tags=("PRON", "NOUN", "PROPN", "PROPN")),
-    replace(SPANS, spans=((10, 13, "LOC"),)),
-    replace(ARCS, heads=(2, 0, 4, 2)),
-    replace(BRACKETS, tree=OTHER),
-    replace(NODES, tree=parse("(3 (2 (2 The) (2 film)) (1 (3 is) (4 good)))")),
-)
+from weft.text.annotation.trees import parse
 
 
 def kinds(structures):

@@ -3,16 +3,14 @@
 import dataclasses
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.fixtures.compare_pages import ALWAYS, EVIL, Reader, page, row, trial
 from tests.fixtures.small import SMALL, splits
 from weft import config, run
-from weft.compare.dataset_stats import DatasetStats
 from weft.compare.leaderboard import Row, sort_rows
 from weft.errors import UserError
 from weft.report import html
@@ -20,21 +18,7 @@ from weft.report.analysis import model_analysis as looking
 from weft.report.analysis.model_analysis import ExplainedError, ModelAnalysis, analyse_model
 from weft.report.analysis.predictions import read_predictions
 from weft.report.analysis.projection import build_projection
-from weft.report.pages.compare import ComparisonPage, _error_bars, render
-
-EVIL = "<script>alert('é')</script>"
-
-
-def row(recipe: str = "cnn", quality: float = 0.8, **more: Any) -> Row:
-    known = {"train_seconds": 3.0, "p50_ms": 1.0, "p95_ms": 2.0, "texts_per_second": 99.0}
-    return Row(recipe, "accuracy", quality, 0.01, quality - 0.02, quality + 0.02, (quality,) * 3,
-               size_bytes=1000, parameters=7, **known, **more)  # fmt: skip
-
-
-def trial(recipe: str, folder: Path = Path("folder"), curve: Any = ()) -> Any:
-    return SimpleNamespace(
-        recipe=recipe, name=f"{recipe} seed 1", folder=folder, curve=lambda metric: list(curve)
-    )
+from weft.report.pages.compare import _error_bars, render
 
 
 def seen(tmp_path: Path, rows: list[tuple[Any, Any, float]]) -> ModelAnalysis:
@@ -52,48 +36,6 @@ def seen(tmp_path: Path, rows: list[tuple[Any, Any, float]]) -> ModelAnalysis:
     )
 
 
-def page(**more: Any) -> ComparisonPage:
-    labels = {EVIL: {"train": 5, "test": 2}, "good": {"train": 3}}
-    files = (("train", "a.tsv"), ("test", "b.tsv"))
-    facts = DatasetStats(files, {"train": 8, "test": 2}, labels, False, ())
-    result: Any = SimpleNamespace(notes=[], versions={"weft": "1"})
-    finished = [(trial("cnn", curve=[(1.0, 0.5), (2.0, 0.6)]), result)]
-    more = {"rows": [row()], "model": "out/model", "test": "b.tsv", **more}
-    return ComparisonPage(finished=finished, stats=facts, command=["weft", "compare"], seeds=3,
-                output=Path("out"), **more)  # fmt: skip
-
-
-class Reader(HTMLParser):
-    """Collects ids, links within the page, addresses outside of it, and unclosed elements."""
-
-    VOID = {"meta", "input", "br", "img", "line", "circle", "path", "wbr", "use", "rect"}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.outside: list[str] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("href", "src", "xlink:href") and value:
-                (self.links if value.startswith("#") else self.outside).append(value)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in self.VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag, tag
-
-
 CLASSES = [("a", "a", 0.9)] * 7 + [("a", EVIL, 0.8), (EVIL, "a", 0.7), (EVIL, EVIL, 0.6)]
 MANY = [(f"label_{i % 40}", f"label_{i % 40 if i % 7 else (i + 1) % 40}", 0.5) for i in range(280)]
 SETS = [(["x", EVIL], ["x"], 0.5), (["x"], ["x"], 0.6), ([], ["x"], 0.6), (["x"], [], 0.6)]
@@ -105,7 +47,6 @@ PARTS = {
     "numbers": (NUMBERS, {"numbers", "errors", "texts"}),
     "all right": (CLASSES[:7], {"confusion", "labels", "calibration", "texts"}),
 }
-ALWAYS = {"leaderboard", "latency", "learning", "data", "notes", "made"}
 
 
 @pytest.mark.parametrize("kind", PARTS)

@@ -2,21 +2,9 @@
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from weft.text.annotation.trees import Tree, format, iter_nodes, iter_phrases, parse
-
-WORDS = st.text(alphabet="ab(){}[]é\u00a0/", min_size=1, max_size=3)
-LEAVES = st.builds(Tree, st.sampled_from("01234"), WORDS)
-TREES = st.recursive(
-    LEAVES,
-    lambda inner: st.builds(
-        lambda label, children: Tree(label, "", tuple(children)),
-        st.sampled_from(["0", "S", "NP-SBJ"]),
-        st.lists(inner, min_size=1, max_size=3),
-    ),
-    max_leaves=11,
-)
+from tests.fixtures.tree_texts import TREES
+from weft.text.annotation.trees import format, iter_nodes, iter_phrases, parse
 
 
 def shape(tree):

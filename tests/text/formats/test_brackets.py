@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 
-from tests.text.annotation.test_trees import TREES
-from tests.text.formats.test_conll import ROLES
+from tests.fixtures.conll_texts import ROLES
+from tests.fixtures.tree_texts import TREES
+from tests.fixtures.treebank_texts import TREEBANK
 from weft.doctor.diagnose import examine
 from weft.doctor.formats.files import open_files
 from weft.errors import UserError
@@ -22,17 +23,6 @@ from weft.text.formats.brackets import (
 )
 from weft.text.line_source import SkipLog
 from weft.text.read import read
-
-TREEBANK = """\
-
-( (S
-    (NP-SBJ-1 (PRP We))
-    (VP (VBD left)
-      (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB eat)))))
-    (-LRB- -LRB-) (NP (QP (CD two))) (-RRB- -RRB-)
-    (. .)))
-( (FRAG=2 (NP (NNP Ok)) (. .)) )  (X (UH hm))
-"""
 
 
 def save(folder, content: str, name: str = "a.mrg"):

@@ -2,55 +2,12 @@
 
 import pytest
 
+from tests.fixtures.conll_texts import CHUNKS, NEWS, ROLES, TWEETS, UNER
 from weft.errors import UserError
 from weft.text import column_layout
 from weft.text.example import SkipCounter
 from weft.text.formats import conll
 from weft.text.formats.conll import read_columns
-
-CHUNKS = """\
-He PRP B-NP
-reckons VBZ B-VP
-the DT B-NP
-deficit NN I-NP
-
-It PRP B-NP
-narrows VBZ B-VP
-"""
-NEWS = """\
--DOCSTART- -X- -X- O
-
-EU NNP I-NP I-ORG
-rejects VBZ I-VP O
-
-# # I-NP O
-Peter NNP I-NP I-PER
--DOCSTART- -X- -X- O
-
-He PRP I-NP O
-"""
-TWEETS = "#tag\tO\nAda\tB-person\nKing\tI-person\n\t\n \n#\tO\nLondon\xa0SW\tB-location\n"
-UNER = """\
-# sent_id = dev-0
-# text = Hvor bor Ida?
-1\tHvor\tO\tO#O\ts
-2\tbor\tO\tO#O\ts
-3\tIda\tB-PER\tB-PER#O\ts
-4\t?\tO\tO#O\ts
-
-# sent_id = dev-1
-1\tSID\tB-ORG\tB-ORG#O\ts
-2\tbor\tO\tO#O\ts
-"""
-ROLES = """\
-# sent_id = a-1
-1\tBush\tBush\tPROPN\tNNP\t(TOP(S(NP*)\t_\t(ARG0*)\t*
-2\tsaw\tsee\tVERB\tVBD\t(VP*\tsee.01\t(V*)\t*
-3\tit\tit\tPRON\tPRP\t(NP*))))\t_\t(ARG1*)\t*
-
-# sent_id = a-2
-1\tHi\thi\tINTJ\tUH\t(TOP(INTJ*))\t_
-"""
 
 
 def save(folder, content: str, name: str = "a.conll"):

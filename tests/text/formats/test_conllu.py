@@ -6,28 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.conllu_texts import FRENCH, TWO
 from weft.errors import UserError
 from weft.text.example import SkipCounter
 from weft.text.formats.conllu import format, read_conllu, validate, write_conllu
 from weft.text.formats.conllu_offsets import locate_words
 from weft.text.formats.conllu_sentence import Sentence, Word
-
-# Multi-word tokens, an empty node, spaces in cells, comments of all sorts.
-FRENCH = """\
-# newdoc id = a
-# sent_id = fr-1
-# text = Il va au  marché.
-1\tIl\til\tPRON\t_\tNumber=Sing\t2\tnsubj\t2:nsubj\t_
-2\tva\taller\tVERB\tV \t_\t0\troot\t0:root\t_
-2.1\tva\taller\tVERB\t_\t_\t_\t_\t0:root\tCopyOf=2
-3-4\tau\t_\t_\t_\t_\t_\t_\t_\t_
-3\tà\tà\tADP\t_\t_\t5\tcase\t5:case\t_
-4\tle\tle\tDET\t_\t_\t5\tdet\t5:det\t_
-5\tmarché\tmarché\tNOUN\t_\t_\t2\tobl\t2:obl\tSpaceAfter=No
-6\t.\t.\tPUNCT\t_\t_\t2\tpunct\t2:punct\t_
-
-"""
-TWO = "1\tOui\t_\tINTJ\t_\t_\t0\troot\t_\tSpaceAfter=No\n2\t!\t_\tPUNCT\t_\t_\t1\tpunct\t_\t_\n"
 
 
 def save(folder, content: str | bytes, name: str = "a.conllu"):
