@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(READY)
 	$(RUN)/weft demo -o demo
@@ -17,7 +17,11 @@ lint: $(READY)
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 
-# Figures that need no data set; the others are run by hand (docs/benchmarks.md says how).
+# The documentation site, in site/; offline, and an error on any warning.
+docs: $(READY)
+	$(RUN)/python docs/build.py
+
+# Benchmarks that need no data set; docs/benchmarks/index.md says how to run the others.
 bench: $(READY)
 	$(RUN)/python bench/overhead.py
 	$(RUN)/python bench/start.py
@@ -29,4 +33,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo runs build *.egg-info
+	rm -rf $(VENV) demo runs build site *.egg-info

@@ -1,16 +1,17 @@
-"""bench/results/*.jsonl -> the tables of docs/benchmarks.md; the text above the mark is kept.
+"""bench/results/*.jsonl -> the pages of docs/benchmarks; none of their figures is typed by hand.
 
-python bench/summary.py            # --check: only say whether the page is up to date
+python bench/summary.py            # --check: only report whether the pages are up to date
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+import headlines
 import tables
 import tables_compare
 import tables_encoding
@@ -24,18 +25,30 @@ from tables import Figures, Row, Section, Table
 from tables_vectors import Grid
 
 ROOT = Path(__file__).parent.parent
-PAGE, RESULTS = ROOT / "docs" / "benchmarks.md", Path(__file__).parent / "results"
-MARK = "<!-- Everything below is written by bench/summary.py from bench/results. -->"
-SECTIONS = (
-    *tables.SECTIONS,
-    *tables_vectors.SECTIONS,
-    *tables_compare.SECTIONS,
-    *tables_structure.SECTIONS,
-    *tables_parsing.SECTIONS,
-    *tables_generation.SECTIONS,
-    *tables_generation_speed.SECTIONS,
-    *tables_encoding.SECTIONS,
-    *tables_finetune.SECTIONS,
+PAGES, RESULTS = ROOT / "docs" / "benchmarks", Path(__file__).parent / "results"
+MARK = "<!-- Written by bench/summary.py from bench/results. Do not edit. -->"
+INTRO = ROOT / "bench" / "intro.md"  # the text around the tables of the first page
+HEADLINE_COLUMNS = ("what", "promised", "result", "competitor", "script")
+
+
+class Page(NamedTuple):
+    """One page of the ledger."""
+
+    name: str
+    title: str
+    sections: Sequence[Section]
+
+
+LEDGER = (
+    Page("training", "Classifiers and the training loop", tables.SECTIONS),
+    Page("vectors", "Word vectors", tables_vectors.SECTIONS),
+    Page("compare", "Compare, check, explain and report", tables_compare.SECTIONS),
+    Page("tagging", "Taggers, CRF and tree networks", tables_structure.SECTIONS),
+    Page("parsing", "Parsers and text processing", tables_parsing.SECTIONS),
+    Page("language", "Language models and generation", tables_generation.SECTIONS),
+    Page("decoding-speed", "Speed of training and decoding", tables_generation_speed.SECTIONS),
+    Page("encoding-speed", "Speed of encoders on a CPU", tables_encoding.SECTIONS),
+    Page("pretrained", "Pre-training and fine-tuning", tables_finetune.SECTIONS),
 )
 
 
@@ -135,21 +148,53 @@ def section(about: Section, files: list[Kept]) -> str:
     return "\n\n".join([f"## {about.title}", about.about, *parts, *heads])
 
 
-def page() -> str:
-    """The whole page: the head as it is, then a section for each question with results."""
-    head = PAGE.read_text("utf-8").split(MARK)[0].rstrip()
+def ledger_page(page: Page, files: list[Kept]) -> str:
+    """One page of the ledger: a section for each question with results."""
+    sections = filter(None, (section(about, files) for about in page.sections))
+    return "\n\n".join([f"# {page.title}", MARK, *sections]) + "\n"
+
+
+def first_page(files: list[Kept]) -> str:
+    """The page to read in two minutes: introduction, headlines, and the ledger's contents."""
+    lines = [
+        {**line, "command": file.head.get("command", "")} for file in files for line in file.lines
+    ]
+    texts = {
+        f"{{{name}}}": markdown(HEADLINE_COLUMNS, [headlines.row(one, lines) for one in group])
+        for name, group in (("speed", headlines.SPEED), ("quality", headlines.QUALITY))
+    }
+    texts["{ledger}"] = "\n".join(
+        f"- [{page.title}]({page.name}.md): {'; '.join(s.title for s in page.sections)}"
+        for page in LEDGER
+    )
+    text = INTRO.read_text("utf-8")
+    for name, content in texts.items():
+        text = text.replace(name, content)
+    return text
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page with its contents."""
     files = results()
-    sections = filter(None, (section(about, files) for about in SECTIONS))
-    return "\n\n".join([head, MARK, *sections]) + "\n"
+    ledger = {PAGES / f"{page.name}.md": ledger_page(page, files) for page in LEDGER}
+    return {PAGES / "index.md": first_page(files), **ledger}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    made_now = page()
-    if parser.parse_args().check:
-        sys.exit(0 if made_now == PAGE.read_text("utf-8") else f"{PAGE} is out of date.")
-    PAGE.write_text(made_now, "utf-8")
+    check = parser.parse_args().check
+    stale = []
+    for path, text in pages().items():
+        if path.is_file() and path.read_text("utf-8") == text:
+            continue
+        stale.append(path)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    if check and stale:
+        names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+        sys.exit(f"Out of date: {names}. Run python bench/summary.py.")
 
 
 if __name__ == "__main__":

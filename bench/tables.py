@@ -176,9 +176,10 @@ def supervised(line: Figures) -> Row:
 
 SECTIONS = (
     Section(
-        "How good is each recipe?",
-        "Test accuracy in percent, mean ± standard deviation over seeds (over folds for MR and "
-        "Subj), without pre-training; settings were chosen on dev. Seconds are of one training.",
+        "Quality of each recipe",
+        "Test accuracy in percent: mean ± standard deviation over seeds (over folds for "
+        "MR and Subj). No pre-training; settings were chosen on dev. Seconds are for one "
+        "run.",
         (
             Table(
                 "quality",
@@ -189,10 +190,10 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Is the fastText classifier as fast as fastText?",
-        "Words and word pairs, the same lower-cased words for both, in turn. Training words a "
-        "second are without reading; C++ reads its file again in every epoch. Ratios are times "
-        "as fast as C++, within each repeat.",
+        "Speed of the fastText classifier",
+        "Words and word pairs on the same lowercased words, taking turns. Training speed "
+        "excludes reading; the C++ program reads its file again in every epoch. Ratios "
+        "are to C++, within each repeat.",
         (
             Table(
                 "supervised",
@@ -205,10 +206,11 @@ SECTIONS = (
         ),
     ),
     Section(
-        "What does the framework cost?",
-        "Speed of `fit` as a share of a bare PyTorch loop with the same module, batches and "
-        "optimiser, an epoch of the built-in reviews each. The first peer has all batches padded "
-        "beforehand, the second pads as it goes. Both end with the same loss.",
+        "Overhead of the training loop",
+        "Speed of `fit` relative to a bare PyTorch loop with the same module, batches "
+        "and optimiser, one epoch of the built-in reviews each. The first peer has all "
+        "batches padded beforehand, the second pads as it goes. Both end with the same "
+        "loss.",
         (
             Table(
                 "overhead",
@@ -221,13 +223,12 @@ SECTIONS = (
         ),
     ),
     Section(
-        "How many threads?",
-        "Speed of training through the command line against one thread, the same updates each, in "
-        "turn; above 1 is faster. By default Weft compares one thread with all in runs of 600 "
-        "batches or more, and uses the faster; "
-        "its timing is part of its time. Threads sleep while they wait, except in the last column "
-        "but two, where they spin as OpenMP's do by default. Busy: beside a process that computes "
-        "without end.",
+        "Choice of the thread count",
+        "Training speed from the command line relative to one thread, same updates, "
+        "taking turns; above 1 is faster. By default Weft compares one thread with all "
+        "in runs of 600 batches or more, and uses the faster; the timing is included. "
+        'Threads sleep while they wait, except under "all, spinning", which is OpenMP\'s '
+        "default. Busy: beside a process that computes all the time.",
         (
             Table(
                 "threads",
@@ -240,9 +241,10 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Does bucketing pay?",
-        "Sentences a second of `Predictor`, which sorts by length, against batches of 32 in "
-        "arrival order padded to the longest: same tokenizer, same model, plain torch.",
+        "Gain from length bucketing",
+        "Sentences per second of `Predictor`, which sorts by length, against batches of "
+        "32 in arrival order, padded to the longest: same tokenizer, same model, plain "
+        "torch.",
         (
             Table(
                 "predict",
@@ -255,16 +257,16 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Is the start light?",
-        "Seconds of a fresh process from start to exit, bytecode compiled; importing torch alone "
-        "takes seconds.",
+        "Start-up time",
+        "Seconds of a fresh process from start to exit, bytecode compiled. Importing "
+        "torch alone takes seconds.",
         (Table("start", ("what", "seconds", "bar", "imports torch", "n"), start),),
     ),
     Section(
-        "Is memory constant?",
-        "One epoch of a neural bag of words and hashed word pairs through the command line, on a "
-        "generated file. Beyond the model is the peak of the process less a Python with torch "
-        "imported, the weights and Adam's moments.",
+        "Memory of a large file",
+        "One epoch of a neural bag of words and hashed word pairs from the command line, "
+        'on a generated file. "Beyond the model" is the peak of the process minus Python '
+        "with torch imported, the weights and Adam's moments.",
         (
             Table(
                 "memory",

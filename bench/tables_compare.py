@@ -222,11 +222,11 @@ def page_layout(line: Figures) -> Row:
 
 
 COMPARE = Section(
-    "Does one command say what to use?",
-    "`weft compare TRAIN TEST` with nothing but a time limit. Test accuracy in percent, mean ± "
-    "standard deviation over seeds; the interval is a bootstrap's over test texts (95 %), and p "
-    "that of a paired test against the best. The bars, on banking77, are for the best recipe and "
-    "for tfidf.",
+    "Recommendations of `weft compare`",
+    "`weft compare TRAIN TEST` with only a time limit. Test accuracy in percent, "
+    "mean ± standard deviation over seeds; a 95 % bootstrap interval over test "
+    "texts, and p of a paired test against the best. The bars, on banking77, are for "
+    "the best recipe and for tfidf.",
     (
         Table(
             "row",
@@ -241,15 +241,18 @@ COMPARE = Section(
                 *("accuracy recorded", "by `weft evaluate`", "bar"),
             ),
             one_command,
-            "The command as a whole, and the named model measured again by `weft evaluate`, which "
-            "must agree to the digit.",
+            (
+                "The whole command, and the recommended model evaluated again by `weft "
+                "evaluate`, which must agree to the last digit."
+            ),
         ),
     ),
 )
 LATENCY = Section(
-    "Is the reported latency real?",
-    "p50 of one text at a time in milliseconds: as the report has it, and as another process finds "
-    "that loads the saved model and times `Predictor` (the median of three such processes).",
+    "Reported latency",
+    "Median latency of one text at a time in milliseconds: in the report, and in "
+    "another process that loads the saved model and times `Predictor` (median of "
+    "three such processes).",
     (
         Table(
             "latency",
@@ -260,9 +263,9 @@ LATENCY = Section(
     ),
 )
 INTERRUPT = Section(
-    "Does it survive being killed?",
-    "SIGKILL at random times during `weft compare` on the built-in reviews, then a run to the end, "
-    "beside one that was never disturbed.",
+    "Resume after a kill",
+    "SIGKILL at random times during `weft compare` on the built-in reviews, then a "
+    "run to the end, compared with one that was never interrupted.",
     (
         Table(
             "interruption",
@@ -275,10 +278,10 @@ INTERRUPT = Section(
     ),
 )
 SCALE = Section(
-    "Does a comparison scale?",
-    "`weft compare --recipes tfidf,fasttext` on generated files. Seconds and peak memory are those "
-    "of the command with all its processes; training begins when the data have been looked at and "
-    "split.",
+    "Scaling of `weft compare`",
+    "`weft compare --recipes tfidf,fasttext` on generated files. Seconds and peak "
+    "memory are for the command with all its processes; training starts after the "
+    "data have been checked and split.",
     (
         Table(
             "scale",
@@ -292,11 +295,11 @@ SCALE = Section(
     ),
 )
 DOCTOR = Section(
-    "Does the doctor find what is wrong?",
-    "50 exact and 50 near copies of training texts are planted in test. The near ones have one "
-    "word changed, another case or more spaces (or all of these); the new word is drawn from the "
-    "running words or from the different ones, which makes it rare. The bar is for the mean on "
-    "TREC.",
+    "Findings of `weft check`",
+    "50 exact and 50 near duplicates of training texts are planted in test. The near "
+    "ones have one word changed, another case or extra spaces (or all of these); the "
+    "new word is drawn from running words or from distinct words, which makes it "
+    "rare. The bar is for the mean on TREC.",
     (
         Table(
             "planted copies found of 100",
@@ -307,8 +310,11 @@ DOCTOR = Section(
             "leaks reported, untouched",
             ("data", "test texts", "exact copies", "near copies", "bar"),
             untouched,
-            "The same files with nothing planted: near copies beyond the true ones are false "
-            "alarms. All that TREC has are listed below, and the nearest of the others.",
+            (
+                "The same files with nothing planted: near duplicates beyond the true ones "
+                "are false alarms. All of TREC's are listed below, and the nearest of the "
+                "others."
+            ),
         ),
         Table(
             "near copies in the untouched files",
@@ -320,15 +326,17 @@ DOCTOR = Section(
             "planted label typos found of 5",
             ("data", "least found of 5", "bar", "right label named", "false alarms", "n"),
             typos,
-            "Five slips planted in labels (letters swapped, dropped, doubled or replaced, case, "
-            "spaces, plural), and the labels as they are.",
+            (
+                "Five typos planted in labels (letters swapped, dropped, doubled or "
+                "replaced, case, spaces, plural), and the labels unchanged."
+            ),
         ),
         Table("label typos reported, untouched", ("data", "labels", "false alarms"), sound_labels),
         Table(
             "doctor time",
-            ("rows", "processor seconds", "peak GB", "near copies found"),
+            ("rows", "CPU seconds", "peak GB", "near duplicates found"),
             doctor_time,
-            "Generated texts of 4 to 20 words, one in a hundred a near copy.",
+            ("Generated texts of 4 to 20 words, one in a hundred a near duplicate."),
         ),
         Table("doctor time ratio", ("rows", "seconds"), doctor_ratio),
         Table(
@@ -340,11 +348,12 @@ DOCTOR = Section(
     ),
 )
 EXPLAIN = Section(
-    "Do explanations find the word that decides?",
-    "Recipes trained on texts in which one planted word decides the label. Of the correct answers, "
-    "the percentage whose decisive word has the largest weight (top 1) or one of the three largest "
-    "(top 3); AOPC, the mean fall of the answer's probability as words go in the order of their "
-    "weights, beside words in random order. In brackets 95 % intervals; the gain must lie above 0.",
+    "Explanations of a planted word",
+    "Recipes trained on texts in which one planted word decides the label. Top 1 and "
+    "top 3: the percentage of correct answers whose decisive word has the largest, "
+    "or one of the three largest, weights. AOPC: the mean fall of the answer's "
+    "probability as words are removed in the order of their weights, next to random "
+    "order. In brackets 95 % intervals; the gain must be above 0.",
     (
         Table(
             "planted words",
@@ -358,16 +367,17 @@ EXPLAIN = Section(
             "planted training",
             ("recipe", "accuracy", "seconds of training"),
             planted_training,
-            "The models that were explained.",
+            ("The explained models."),
         ),
     ),
 )
 HEALTH = Section(
-    "Is a vanishing gradient seen?",
-    "The label is the first word of a text, 60 to 64 words of filler follow, and the pool reads "
-    "the last state. With strong inputs and open forget gates Elman's gradient vanishes and the "
-    "LSTM's does not: the one verdict must be bad, the other good. The recipes' own start is "
-    "milder on Elman's net and has no bar.",
+    "Detection of vanishing gradients",
+    "The label is the first word of a text, 60 to 64 filler words follow, and the "
+    "pool reads the last state. With strong inputs and open forget gates the "
+    "gradient of an Elman network vanishes and that of an LSTM does not: one verdict "
+    "must be bad, the other good. The recipes' own initialisation is milder on the "
+    "Elman network and has no bar.",
     (
         Table("gradients told apart", ("start", "seeds told apart", "bar"), told_apart),
         Table(
@@ -384,10 +394,10 @@ HEALTH = Section(
     ),
 )
 REPORT = Section(
-    "Does the report open offline, whole and readable?",
-    "Looked at by headless Chromium: requests that leave the page, console errors, boxes wider "
-    "than the page, clipped texts, overlapping texts of a chart, texts outside theirs, and "
-    "controls that do nothing.",
+    "Layout of the report",
+    "Checked in headless Chromium: requests that leave the page, console errors, "
+    "boxes wider than the page, clipped text, overlapping or out-of-range chart "
+    "labels, and controls that do nothing.",
     (
         Table("page size", ("page", "MB", "bar"), page_size),
         Table(

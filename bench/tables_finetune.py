@@ -127,10 +127,10 @@ def curves(lines: Iterable[Figures]) -> list[Sheet]:
             verdict(gain, GAIN[1] if examples == GAIN[0] else None), str(len(ours)),
         ))  # fmt: skip
     columns = ("data", "examples", "figure", "pre-trained", "from scratch", "gain", "bar", "n")
-    drawn = "![By the number of examples, pre-trained and from scratch](curves.svg)"
+    drawn = "![By the number of examples, pre-trained and from scratch](../curves.svg)"
     about = (
         f"{drawn}\n\nDrawn by `bench/curves.py`: BERT-small, mean ± standard deviation. Those of "
-        "100 examples were learned on a processor."
+        "100 examples were trained on a CPU."
     )
     return [Sheet("With fewer examples", columns, rows, about)] if rows else []
 
@@ -142,12 +142,12 @@ def pretrained(lines: Iterable[Figures]) -> list[Sheet]:
         if "error" in line:
             continue
         told = (
-            f"hidden words right {100 * line['test_accuracy']:.1f} %"
+            f"masked tokens right {100 * line['test_accuracy']:.1f} %"
             if ("test_accuracy" in line)
             else f"per word {line['test_perplexity']:,.1f}"
         )
         if "test_next_accuracy" in line:
-            told += f", what follows right {100 * line['test_next_accuracy']:.1f} %"
+            told += f", next sentence right {100 * line['test_next_accuracy']:.1f} %"
         rows.append((
             line["variant"], f"{line['parameters'] / 1e6:.1f} M", f"{line['seconds'] / 60:.1f}",
             f"{line.get('test_token_perplexity', line['test_perplexity']):,.1f}", told,
@@ -211,10 +211,10 @@ def frozen(line: Figures) -> Row:
 
 SECTIONS = (
     Section(
-        "How fast is learning over a network that stays as it is?",
-        "MiniLM frozen (`embedder.frozen=true`), a thousand questions of TREC, ten epochs: from "
-        "texts to figures on test. Weft lets the network read every text once; in each epoch, as "
-        "the loop of transformers does, is what it did before.",
+        "Training over a frozen encoder",
+        "MiniLM frozen (`embedder.frozen=true`), a thousand questions of TREC, ten "
+        'epochs: from texts to test metrics. Weft encodes every text once; "each epoch" '
+        "encodes it in every epoch, as the transformers loop does.",
         (
             Table(
                 "frozen network",
@@ -224,36 +224,37 @@ SECTIONS = (
         ),
     ),
     Section(
-        "How fast does BERT learn on a GPU?",
-        "BERT-base (12 layers of 768, 30,522 words) fills in 15 % of made tokens, bf16 autocast "
-        "with fp32 weights, fused AdamW on both sides, dropout 0.1 where nothing is said. "
-        "transformers is compiled and scores all places; Weft scores the hidden ones. The bar is "
-        "1.5 times transformers in the same run, which had 4,060 and 894 sequences a second when "
-        "it was set.",
+        "BERT pre-training on a GPU",
+        "BERT-base (12 layers of 768, 30,522 words), masked-LM with 15 % of synthetic "
+        "tokens, bf16 autocast with fp32 weights, fused AdamW on both sides, dropout 0.1 "
+        "unless noted. transformers is compiled and scores all positions; Weft scores "
+        "the masked ones. The bar is 1.5 times transformers in the same run, which "
+        "reached 4,060 and 894 sequences per second when it was set.",
         (Grid(("bert training, *",), learning),),
     ),
     Section(
-        "What does pre-training come to in minutes?",
-        "Recipes `bert-pretrain` (6 layers of 384) and `elmo-pretrain` on English Wikipedia and "
-        "novels, 35 MB packed, with `train.minutes`: everything is counted, the vocabulary too. "
-        "Measured on test; of BERT on hidden tokens, of ELMo in both directions. The GPU was "
-        "shared with a dozen other trainings.",
+        "Pre-training in minutes",
+        "Recipes `bert-pretrain` (6 layers of 384) and `elmo-pretrain` on English "
+        "Wikipedia and novels, 35 MB compressed, with `train.minutes`: everything "
+        "counts, the vocabulary included. Measured on test: BERT on masked tokens, ELMo "
+        "in both directions. The GPU was shared with a dozen other runs.",
         (Grid(("pre-training trial",), pretrained),),
     ),
     Section(
-        "What does a pre-trained network give?",
-        "Percent on test (CoLA: both dev parts, as GLUE has them), mean ± standard deviation over "
-        "seeds; the best epoch is chosen on dev. The peer is a plain loop of `transformers` with "
-        "the same settings, seeds and batches in the same order; differences have 95 % intervals "
-        "(Welch). TREC and banking77 had 10 epochs at a rate of 1e-4. Towers are the recipe "
-        "`bert-towers`; the others read both texts at once. Frozen is `bert-frozen`. Both "
-        "recipes were chosen with STS-B's, TREC's and banking77's test figures in sight, so these "
-        "flatter them a little; SICK, SST-2 and CoLA were not looked at. From scratch: the same "
-        "architecture with random weights. A training has collapsed when it is no better "
-        "than one answer for all, or its loss never fell by a tenth. LingNLI is learned and SNLI "
-        "measured; after NLI: LingNLI and SNLI were learned before. All are MiniLM but BERT-small "
-        "and ELMo, the two of the table above. ELMo from scratch is the same network with a table "
-        "of words only.",
+        "Quality of fine-tuning",
+        "Percent on test (CoLA: both dev parts, as in GLUE), mean ± standard deviation "
+        "over seeds; the best epoch is chosen on dev. The peer is a plain `transformers` "
+        "loop with the same settings, seeds and batch order; differences have 95 % "
+        "intervals (Welch). TREC and banking77 ran 10 epochs at a learning rate of 1e-4. "
+        "Towers are the recipe `bert-towers`; the others read both texts at once. Frozen "
+        "is `bert-frozen`. Both recipes were designed with the test results of STS-B, "
+        "TREC and banking77 in sight, which flatters them a little; SICK, SST-2 and CoLA "
+        "were not looked at. From scratch: the same architecture with random weights. A "
+        "run has collapsed if it is no better than one answer for all, or its loss never "
+        "fell by a tenth. LingNLI → SNLI trains on one and tests on the other; after "
+        "NLI: LingNLI and SNLI were learned before. All encoders are MiniLM except "
+        "BERT-small and ELMo, which are those of the section above. ELMo from scratch is "
+        "the same network with a word table only.",
         (
             Grid(("fine-tuning trial",), tuned),
             Grid(("fine-tuning trial",), curves),

@@ -305,12 +305,13 @@ def pictures(line: Figures) -> Row:
 
 SECTIONS = (
     Section(
-        "Are n-gram models right, and counted fast?",
-        "`lm/wiki_en`, up to five words, a shared vocabulary of 30,000; perplexity is per word and "
-        "end of line, rare words being one word more. The bars: a million n-grams counted a second "
-        "on two cores, and the perplexity of KenLM to four digits. KenLM is `lmplz` and `query`, "
-        "built from its source, on the same text; each side also reads the file (ARPA) of the "
-        "other. Its seconds include writing that file, ours do not.",
+        "N-gram models",
+        "`lm/wiki_en`, up to five words, a shared vocabulary of 30,000. Perplexity is "
+        "per word and end of line; rare words are one class. The bars: a million n-grams "
+        "counted per second on two cores, and KenLM's perplexity to four digits. KenLM "
+        "is `lmplz` and `query`, built from source, on the same text; each side also "
+        "reads the other's ARPA file. KenLM's seconds include writing that file, ours do "
+        "not.",
         (
             Table(
                 "counting, *",
@@ -340,27 +341,28 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Which language model foretells text best?",
-        "Perplexity on the test part of `lm/wiki_en`, and on that of WikiText-2, another corpus; "
-        "all models learn from the same text with the same 30,000 words, and each should be below "
-        "the one before. Per word counts the words of the original text, so that other tokens "
-        "could be compared as well; per token counts those of the shared vocabulary, where a rare "
-        "word costs no more than `<unk>`: the share of those is given for both. Mean ± standard "
-        "deviation over seeds; seconds are of one training.",
+        "Perplexity of language models",
+        "Perplexity on the test part of `lm/wiki_en`, and on that of WikiText-2, another "
+        "corpus. All models learn from the same text with the same 30,000 words, and "
+        "each should be below the one before. Per word counts the words of the original "
+        "text, so other tokenisations are comparable; per token counts those of the "
+        "shared vocabulary, where a rare word costs no more than `<unk>`: their fraction "
+        "is given for both. Mean ± standard deviation over seeds; seconds are for one "
+        "run.",
         (Grid(("language trial",), ladder),),
     ),
     Section(
-        "How good is what models write?",
-        "Test figures of beam search, mean ± standard deviation over seeds; nothing is "
-        "pre-trained, and settings were chosen on dev. BLEU and chrF are sacrebleu's, and those of "
-        "texts that are tokenised already count their tokens. Published figures are as the papers "
-        "named give them. Seconds are of one training on a shared GPU, beside others.",
+        "Quality of generated text",
+        "Test metrics of beam search, mean ± standard deviation over seeds. Nothing is "
+        "pre-trained, and settings were chosen on dev. BLEU and chrF are sacrebleu's; "
+        "for tokenised texts they count tokens. Published results are as given in the "
+        "papers. Seconds are for one run on a shared GPU.",
         (Grid(("generation trial",), written),),
     ),
     Section(
-        "Can a decoder write what vectors show?",
-        "Made pictures of numbers, read column by column as vectors of numbers; percent of "
-        "held-out pictures whose words are right to the last, with the 95 % interval. The bar is "
+        "Text from vectors",
+        "Synthetic pictures of numbers, read column by column as vectors. Percent of "
+        "held-out pictures whose words are all right, with the 95 % interval. The bar is "
         "95.",
         (
             Table(

@@ -291,67 +291,74 @@ def curve(lines: list[Figures]) -> list[Sheet]:
 
 SECTIONS = (
     Section(
-        "How fast is a translation written on a processor?",
-        "A Transformer of Marian's shape (6 + 6 layers of 512, 58,101 words) with the same random "
-        "weights in every system, a beam of five, in turn on two threads; the number of steps is "
-        "the same for all. The bars: 2.5 times transformers for one sentence and 1.5 times for 32, "
-        "0.9 times CTranslate2 in fp32 for both, and the same sentences. Int8 is an option of "
-        "either side and was not promised.",
+        "Translation speed on a CPU",
+        "A Transformer of Marian's shape (6 + 6 layers of 512, 58,101 words) with the "
+        "same random weights in every system, five beams, taking turns on two threads; "
+        "the number of steps is the same for all. The bars: 2.5 times transformers for "
+        "one sentence and 1.5 times for 32, 0.9 times CTranslate2 in fp32 for both, and "
+        "the same sentences. int8 is optional on either side and was not promised.",
         (Grid(("batch *: *",), on_processor),),
     ),
     Section(
-        "How fast does a GPT learn on a GPU?",
-        "GPT-2 small (12 layers of 768, 50,257 words), batches of 32 × 1,024 made tokens, bf16 "
-        "autocast with fp32 weights, fused AdamW on both sides, the same first weights. The bar is "
-        "1.35 times compiled transformers, which had 416,000 tokens a second when it was set. The "
-        "aim is 55 % of the device's peak (MFU; 989 dense bf16 TFLOP/s, and 6 operations a weight "
-        "and token besides attention). The loss curve is the same if no loss of the first updates "
-        "is 0.01 nats from that of Weft with compiled blocks.",
+        "GPT training on a GPU",
+        "GPT-2 small (12 layers of 768, 50,257 words), batches of 32 × 1,024 synthetic "
+        "tokens, bf16 autocast with fp32 weights, fused AdamW and the same initial "
+        "weights on both sides. The bar is 1.35 times compiled transformers, which "
+        "reached 416,000 tokens per second when it was set. The aim is 55 % of the "
+        "device's peak (MFU; 989 dense bf16 TFLOP/s, 6 operations per weight and token, "
+        "attention extra). The loss curve counts as equal if no early loss is 0.01 nats "
+        "from that of Weft with compiled blocks.",
         (
             Grid(("gpt training, *",), learning),
             Grid(
                 ("fused loss", "fused loss, speed"),
                 losses,
-                "The scores of so many words are the largest matrix of an update: the loss and its "
-                "gradient in chunks, against the plain ones, forth and back.",
+                (
+                    "The logits over the vocabulary are the largest matrix of an update: chunked "
+                    "loss and gradient against the plain ones, forward and backward."
+                ),
             ),
         ),
     ),
     Section(
-        "How fast is text written on a GPU?",
-        "Same weights on both sides, random, in one process: 256 tokens after a prompt of 32 by "
-        "GPT-2 small, and translations by a Transformer of Marian's shape. Graphs are CUDA graphs"
-        " of a step over a fixed cache, with plain or compiled kernels; the fastest way of ours "
-        "is held against transformers. The bars: 5 times its compiled static cache for one text, "
-        "3 times for 32 (355 and 16,131 tokens a second when they were set), 20 times for one "
-        "translation and 6 times for 64 (3.2 and 215 sentences a second), and the same texts as "
-        "step by step. In bf16 random weights make words nearly tie, so that another order of "
-        "additions can choose another word.",
+        "Generation speed on a GPU",
+        "Same random weights on both sides, in one process: 256 tokens after a prompt of "
+        "32 with GPT-2 small, and translations with a Transformer of Marian's shape. "
+        "Graphs are CUDA graphs of a step over a fixed KV cache, with plain or compiled "
+        "kernels; our fastest way is compared with transformers. The bars: 5 times its "
+        "compiled static cache for one text, 3 times for 32 (355 and 16,131 tokens per "
+        "second when they were set), 20 times for one translation and 6 times for 64 "
+        "(3.2 and 215 sentences per second), and the same texts as step by step. In bf16 "
+        "random weights nearly tie, so another order of additions can choose another "
+        "word.",
         (
             Grid(("gpt decoding, *", "marian decoding, *"), on_gpu),
             Grid(
                 ("few, *", "largest *"),
                 few,
-                "A step of one text is not arithmetic but waiting, so its products are kernels of "
-                "their own, with the norm before and the sum behind in them; in a graph each reads "
-                "its weights while the one before it still runs. Calls in a graph, twelve matrices "
-                "in turn, in bf16.",
+                (
+                    "Decoding one text is bound by latency, so its linear layers are kernels "
+                    "fused with the norm before and the residual after; in a CUDA graph each "
+                    "prefetches its weights while the previous one still runs. Calls in a graph, "
+                    "twelve matrices in turn, in bf16."
+                ),
             ),
         ),
     ),
     Section(
-        "How fast does an LSTM language model learn?",
-        "Two layers, batches of 20 × 35 tokens, 33,278 words, Adam and clipping: `weft train`'s "
-        "loop beside the bare one that everybody writes around `torch.nn.LSTM`, in turn. The bar "
-        "is to be as fast (the loop had 120,000 and 99,000 tokens a second on an H200 when it was "
-        "set), the aim twice as fast.",
+        "LSTM language-model training",
+        "Two layers, batches of 20 × 35 tokens, 33,278 words, Adam and clipping: `weft "
+        "train`'s loop next to the usual bare loop around `torch.nn.LSTM`, taking turns. "
+        "The bar is to be as fast (the loop reached 120,000 and 99,000 tokens per second "
+        "on an H200 when it was set), the aim twice as fast.",
         (Grid(("lstm 2 × *",), recurrent),),
     ),
     Section(
-        "How soon does a GPT write characters well?",
-        "Tiny Shakespeare, the last tenth for validation, through `weft train` on one GPU; seconds "
-        "count from the first, compiling included. The bar: at most 1.47 nats a character, which "
-        "nanoGPT's read-me reports of 10 million parameters, within three minutes.",
+        "Character GPT",
+        "Tiny Shakespeare, the last tenth for validation, through `weft train` on one "
+        "GPU; all seconds count, compilation included. The bar: at most 1.47 nats per "
+        "character, which nanoGPT's read-me reports for 10 million parameters, within "
+        "three minutes.",
         (
             Table(
                 "character GPT",

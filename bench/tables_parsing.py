@@ -99,17 +99,17 @@ def round_trip(line: Figures) -> Row:
 FAST = ("system", "words a second", "times as fast as", "bar", "n")
 SECTIONS = (
     Section(
-        "How good are parsers and networks over trees?",
-        "Percent on test, mean ± standard deviation over seeds; the words of the file are given, "
-        "tags are not. Nothing is pre-trained, unless vectors are named, trained on the text of "
-        "`lm/` by `weft vectors train`: frozen beside the rows that are learnt (`+vectors`), or "
-        "where those begin (`+tuned`). `root` has five classes, `root_binary` two, without "
-        "neutral; `nodes` are all phrases.",
+        "Quality of parsers and tree networks",
+        "Percent on test, mean ± standard deviation over seeds; words are given, tags "
+        "are not. Nothing is pre-trained unless vectors are named, trained on the text "
+        "of `lm/` with `weft vectors train`: frozen beside learned vectors (`+vectors`), "
+        "or as their start (`+tuned`). `root` has five classes, `root_binary` two, "
+        "without neutral; `nodes` are all phrases.",
         (Grid(("parsing trial",), parsers),),
     ),
     Section(
-        "Are trees scored as the official scripts score them?",
-        "The same answers, counted by Weft and by a peer.",
+        "Agreement with official scorers",
+        "The same predictions, scored by Weft and by a peer.",
         (
             Table(
                 "scorers",
@@ -119,10 +119,11 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Is plain text tagged fast?",
-        "From raw text to tags of UD English-EWT, tokenisation included, every system in turn; "
-        "spaCy's tagger (tok2vec, width 96, four layers) learned from the same file. Accuracy is "
-        "of the words of the file; raw F1 counts a word when its borders and its tag are right.",
+        "Tagging speed on raw text",
+        "From raw text to tags of UD English-EWT, tokenisation included, taking turns. "
+        "spaCy's tagger (tok2vec, width 96, four layers) was trained on the same file. "
+        "Accuracy is on the file's words; raw F1 counts a word when its boundaries and "
+        "its tag are right.",
         (
             Table(
                 "tagging, accuracy",
@@ -133,15 +134,15 @@ SECTIONS = (
             Table("tagging speed, new paragraphs", FAST, speed),
             Table(
                 "tagging, work on one thread",
-                ("system", "µs of processor a word", "times as fast as spaCy"),
+                ("system", "CPU µs per word", "times as fast as spaCy"),
                 work,
             ),
         ),
     ),
     Section(
-        "Is plain text cut into words as the treebank cuts it?",
-        "F1 of words on test, by the regular expression alone and with what was learned from the "
-        "training part.",
+        "Word segmentation",
+        "F1 of words on test, with the regular expression alone and with what was "
+        "learned from the training part.",
         (
             Table(
                 "words of raw text",
@@ -151,8 +152,8 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Does CoNLL-U come back as it was?",
-        "Every file read and written again.",
+        "CoNLL-U round trip",
+        "Every file, read and written back.",
         (Table("round trip of a file", ("file", "words", "the same"), round_trip),),
     ),
 )

@@ -140,20 +140,22 @@ def forest(line: Figures) -> Row:
 CHAINS = ("question", "labels × rows × steps", "Weft is faster than", "bar", "apart", "bar", "n")
 SECTIONS = (
     Section(
-        "How good are the taggers?",
-        "Percent on test: words with the right part of speech, else F1 of spans; mean ± standard "
-        "deviation over seeds, of WikiGold over ten folds of whole documents. The words of the "
-        "file are given and nothing is pre-trained, unless vectors are named: those were trained "
-        "on the text of `lm/` by `weft vectors train`. BIOES marks are the same spans written in "
-        "another scheme; parts of speech learnt too are a second column of answers, not of input. "
-        "The last two columns say whether conlleval's definition and seqeval count the same F1 in "
-        "every training. Seconds are of one training on a shared GPU, beside 16 others.",
+        "Quality of taggers",
+        "Percent on test: accuracy of parts of speech, otherwise span F1; mean ± "
+        "standard deviation over seeds, for WikiGold over ten folds of whole documents. "
+        "Words are given by the file. Nothing is pre-trained unless vectors are named: "
+        "those were trained on the text of `lm/` with `weft vectors train`. BIOES marks "
+        "the same spans in another scheme; parts of speech are a second output column, "
+        "not an input. The last two columns: conlleval's definition and seqeval give the "
+        "same F1 in every run. Seconds are for one run on a shared GPU, beside 16 "
+        "others.",
         (Grid(("tagging trial",), taggers),),
     ),
     Section(
-        "Is the CRF fast?",
-        "A training step (loss and gradient) and decoding, beside pytorch-crf and the textbook's "
-        "loops, in turn; apart is the largest difference of losses and gradients.",
+        "Speed of the CRF",
+        "A training step (loss and gradient) and decoding, next to pytorch-crf and "
+        'textbook loops, taking turns. "Apart" is the largest difference of losses and '
+        "gradients.",
         tuple(
             Table(f"{what}, {lengths}", CHAINS, chain)
             for what in ("training", "decoding")
@@ -161,9 +163,9 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Are trees batched well?",
-        "A training step over SST's trees, level by level across a batch of 64, against the same "
-        "cells node by node; apart is the largest difference of the losses.",
+        "Batching of trees",
+        "A training step over SST's trees, level by level across a batch of 64, against "
+        'the same cells node by node. "Apart" is the largest difference of the losses.',
         (
             Table(
                 "trees",

@@ -254,12 +254,12 @@ def _over(values: list[float]) -> str:
 
 SECTIONS = (
     Section(
-        "Are word vectors trained faster than by gensim and fastText?",
-        "100 numbers, window 5, 5 negatives, words seen five times, one epoch, on two cores; one "
-        "tokenisation for all, and each system in a process of its own, in turn. The whole command "
-        "starts Python, reads the text, trains and writes the file. fastText runs with ten threads "
-        "on the two cores, since it leaves most of its table unset below ten. Ratios are times as "
-        "fast as the peer, within each repeat.",
+        "Training speed of word vectors",
+        "100 dimensions, window 5, 5 negatives, minimum count 5, one epoch, two cores; "
+        "one tokenisation for all systems, each in its own process, taking turns. The "
+        "whole command starts Python, reads the text, trains and writes the file. "
+        "fastText runs ten threads on the two cores, because it leaves most of its table "
+        "unset below ten. Ratios are within each repeat.",
         (
             Table(
                 "speed",
@@ -272,21 +272,23 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Are they as good?",
-        "Spearman's correlation with people × 100, and of `questions-words` the percentage of "
-        "analogies solved: median over seeds, with the lowest and the highest. Not below means "
-        "that our median is at least the lowest of the other's seeds; ✓ or ✗ where that was "
-        "promised. Lists of which no word is known are left out. By default Weft starts CBOW at "
-        "0.05, as word2vec does, and gensim at 0.025; both rates are shown for both. gensim's two "
-        "threads go half-way down with the rate inside an epoch and then jump, so that their mean "
-        "rate is a tenth higher, and end each epoch with the end of the file, here novels; Weft "
-        "reads the file in another order each epoch.",
+        "Quality of word vectors",
+        "Spearman's correlation with human scores × 100, and for `questions-words` the "
+        "percentage of analogies solved: median over seeds, with the lowest and highest. "
+        '"Not below": our median is at least the lowest of the other\'s seeds; ✓ or ✗ '
+        "where that was promised. Lists without a known word are left out. By default "
+        "Weft starts CBOW at 0.05, as word2vec does, and gensim at 0.025; both rates are "
+        "shown for both. With two threads gensim's learning rate falls half-way inside "
+        "an epoch and then jumps, so its mean rate is a tenth higher, and each of its "
+        "epochs ends with the end of the file, here novels; Weft reads the file in "
+        "another order each epoch.",
         (Grid(("vectors quality",), qualities),),
     ),
     Section(
-        "What does a GPU bring?",
-        "One epoch on a GPU and on two threads of the same machine, in turn; copies to the GPU "
-        "and back are counted, compiling is not. How good its vectors are stands above.",
+        "Word vectors on a GPU",
+        "One epoch on a GPU and on two threads of the same machine, taking turns. Copies "
+        "to and from the GPU count, compilation does not. The quality of these vectors "
+        "is in the section above.",
         (
             Table(
                 "gpu speed",
@@ -296,41 +298,44 @@ SECTIONS = (
         ),
     ),
     Section(
-        "Does training scale?",
-        "Speed of training with two threads against one; time of the whole command for ten times "
-        "the text against once, with the peak memory of both (of which the mapped text is a part "
-        "that the system may take back); and what the same bytes in every run cost.",
+        "Scaling with threads and text",
+        "Speed with two threads relative to one; time of the whole command for ten times "
+        "the text, with the peak memory of both (including the memory-mapped text, which "
+        "the system may reclaim); and the cost of byte-identical runs.",
         (Grid(("scaling",), scalings),),
     ),
     Section(
-        "Is GloVe as good as skip-gram?",
-        "Spearman × 100 and the percentage of analogies solved, median [lowest, highest] over "
-        "seeds. Not below counts the figures that are at least the lowest of skip-gram's seeds "
-        "with the same window.",
+        "GloVe and skip-gram",
+        "Spearman × 100 and the percentage of analogies solved, median [lowest, highest] "
+        'over seeds. "Not below" counts the lists on which GloVe reaches the lowest of '
+        "skip-gram's seeds with the same window.",
         (
             Table(
                 "count",
                 ("window", "words", "vocabulary", "pairs", "seconds", "peak GB", "bar"),
                 count,
-                "Counting which words stand together, in a process of its own; its peak memory "
-                "holds libraries and compiler too.",
+                (
+                    "Counting co-occurrences, in its own process; peak memory includes libraries "
+                    "and compiler."
+                ),
             ),
             Grid(("glove", "skip-gram"), gloves),
         ),
     ),
     Section(
-        "Can two spaces be aligned?",
-        "Two halves of a corpus trained apart with different seeds; the rotation is learnt from "
-        "words drawn of the most frequent, and tested on others: how often a word is its own "
-        "nearest, among all words of the other half. Over draws of the words: median "
-        "[lowest, highest].",
+        "Alignment of two spaces",
+        "Two halves of a corpus trained separately with different seeds. The rotation is "
+        "learned from a sample of the most frequent words and tested on others: how "
+        "often a word is its own nearest neighbour among all words of the other half. "
+        "Median [lowest, highest] over samples.",
         (Grid(("align",), alignments),),
     ),
     Section(
-        "Do vectors help a task?",
-        "Test accuracy in percent of `cnn` with random rows and with vectors trained here, the "
-        "same seeds (TREC) or folds (MR) for both; the gain in points with its 95 % interval "
-        "(Student's t over the pairs). Frozen vectors do not learn with the task.",
+        "Word vectors in a classifier",
+        "Test accuracy of `cnn` in percent with random vectors and with vectors trained "
+        "here, same seeds (TREC) or folds (MR) for both; the gain in points with its 95 "
+        "% interval (Student's t over the pairs). Frozen vectors are not trained with "
+        "the task.",
         (
             Table(
                 "vectors for a task",

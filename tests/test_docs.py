@@ -1,79 +1,154 @@
-"""Every block of the README and the tour runs, as written, with the training made short."""
+"""The documentation: its code runs, its links lead somewhere, and what it names exists."""
 
+import html
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
-from weft import config
+from weft import config, registry
+from weft.text.synthetic import digits, translation, treebank
 from weft.text.synthetic.corpora import generate_reviews
 from weft.text.write import write
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
+BLOCK = re.compile(r'^( *)```(\w+)(?: title="([^"]+)")?\n(.*?)^\1```', re.M | re.S)
+GENERATED = ("docs/project/", "docs/benchmarks/")  # and three pages of docs/reference
+GENERATED += tuple(f"docs/reference/{name}.md" for name in ("cli", "recipes", "built-in-parts"))
+FILE_ENDINGS = {"json", "jsonl", "en", "lo"}  # train.en is a file, not a setting
+SMALL = {"width": 13, "hidden": 12, "buckets": 1009}  # settings, by the end of their names
 
 
-def blocks(name: str) -> list[tuple[str, str]]:
-    text = (ROOT / name).read_text("utf-8")
+def pages() -> list[str]:
+    """The pages that people write: README and docs/, without generated ones."""
+    found = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/**/*.md"))]
+    return ["README.md", *(page for page in found if not page.startswith(GENERATED))]
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Language, file name and contents of each code block."""
     return [
-        (kind, re.sub(rf"^{pad}", "", body, flags=re.M)) for pad, kind, body in BLOCK.findall(text)
+        (kind, title, re.sub(rf"^{pad}", "", body, flags=re.M))
+        for pad, kind, title, body in BLOCK.findall(text_of(page))
     ]
 
 
+def commands(body: str) -> list[str]:
+    """The lines of a shell block, with continuation lines joined."""
+    return body.replace("\\\n", " ").splitlines()
+
+
+def runs_code(page: str) -> bool:
+    return any(kind in ("bash", "python") for kind, _, _ in blocks(page))
+
+
 @pytest.fixture
-def short(monkeypatch, tmp_path):
-    """One epoch of small nets, in a folder where `make demo` has been."""
+def short(monkeypatch):
+    """One epoch of small networks on small synthetic data."""
     recipe = config.recipe
-    small = {"width": 13, "hidden": 12, "buckets": 1009}
 
     def shortened(name):
-        found = recipe(name)
+        original = recipe(name)
         changes = {"train.epochs": 1, "train.threads": 1}
-        for key in config.setting_names(found.sections):
-            if key.split(".")[-1] in small and "classic" not in found:
-                changes[key] = small[key.split(".")[-1]]
-        return found.with_values(changes, "test")
+        for key in config.setting_names(original.sections):
+            if key.split(".")[-1] in SMALL and "classic" not in original:
+                changes[key] = SMALL[key.split(".")[-1]]
+        return original.with_values(changes, "test")
 
     monkeypatch.setattr(config, "recipe", shortened)
+    smaller = partial(treebank.generate_treebank, size=400)
+    monkeypatch.setattr(treebank, "generate_treebank", smaller)
+    monkeypatch.setattr(translation, "write_pairs", partial(translation.write_pairs, size=300))
+    sizes = {"train": 200, "dev": 20, "test": 20}
+    monkeypatch.setattr(digits, "write_digits", partial(digits.write_digits, splits=sizes))
+
+
+@pytest.fixture
+def folder(short, monkeypatch, tmp_path):
+    """A folder with the files that `make demo` writes, shortened."""
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "demo" / "data"
     data.mkdir(parents=True)
     for split, examples in generate_reviews().items():
         write(examples[:300], data / f"{split}.tsv")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A place for models that several pages use."""
+    return tmp_path_factory.mktemp("saved")
 
 
 def run_command(line: str, monkeypatch) -> None:
     from weft.cli.main import app
 
     words = shlex.split(line, comments=True)
+    while words and re.match(r"[A-Z]+=", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        monkeypatch.setenv(name, os.pathsep.join(filter(None, (value, os.environ.get(name)))))
+        if name == "PYTHONPATH":
+            monkeypatch.syspath_prepend(value)
     if not words or words[0] == "make":
-        return  # `make` is what is running this test
+        return  # `make` is what runs this test
     assert words[0] == "weft", line
     monkeypatch.setattr(sys, "argv", words)
     app(words[1:], standalone_mode=False)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tour.md", "docs/guide.md"])
-def test_every_block_runs(page, short, monkeypatch, capsys):
+def provide_encoder(page: str, folder: Path, saved: Path, monkeypatch) -> None:
+    """Put the encoder of the page about pre-training where other pages expect it."""
+    text = text_of(page)
+    if "runs/bert" not in text or "-o runs/bert " in text:
+        return
+    if not (saved / "bert").exists():
+        code = [body for kind, _, body in blocks("docs/how-to/pretrain.md") if kind == "bash"]
+        lines = [line for body in code for line in commands(body)]
+        for line in lines[:2]:  # the corpus and the encoder
+            run_command(line, monkeypatch)
+        shutil.move(folder / "runs" / "bert", saved / "bert")
+        shutil.rmtree(folder / "pairs")
+    shutil.copytree(saved / "bert", folder / "runs" / "bert")
+
+
+@pytest.mark.usefixtures("forked_workers")
+@pytest.mark.parametrize("page", [page for page in pages() if runs_code(page)])
+def test_code_blocks_of_a_page_run(page, folder, saved, monkeypatch, capsys):
+    provide_encoder(page, folder, saved, monkeypatch)
     names: dict = {}
-    found = blocks(page)
-    assert len([kind for kind, _ in found if kind in ("bash", "python")]) >= 3
-    for kind, body in found:
-        if kind == "bash":
-            for line in body.splitlines():
+    for kind, title, body in blocks(page):
+        if title:
+            (folder / title).write_text(body, "utf-8")
+        elif kind == "bash":
+            for line in commands(body):
                 run_command(line, monkeypatch)
         elif kind == "python":
             exec(compile(body, page, "exec"), names)
-    assert capsys.readouterr().out
+    output = capsys.readouterr()
+    assert output.out or output.err
 
 
-def test_the_encoder_of_the_contributors_guide_works(tmp_path):
+def test_pages_about_a_task_have_code():
+    silent = {"docs/how-to/index.md"}
+    assert {page for page in pages() if "/how-to/" in page and not runs_code(page)} == silent
+
+
+def test_encoder_of_the_contributors_guide_keeps_the_interface():
     import torch
 
-    (body,) = (body for kind, body in blocks("CONTRIBUTING.md") if kind == "python")
-    names: dict = {}
+    (body,) = (body for kind, _, body in blocks("CONTRIBUTING.md") if kind == "python")
+    names: dict = {"__name__": "weft.encode.mine"}
     exec(body, names)
     out = names["Mine"](input_size=5)(
         names["Padded"].from_rows([[1], [2, 3]]).with_data(torch.ones(2, 2, 5))
@@ -81,17 +156,139 @@ def test_the_encoder_of_the_contributors_guide_works(tmp_path):
     assert out.data.shape == (2, 2, 64)
 
 
-def test_links_lead_somewhere():
-    for page in ("README.md", "docs/tour.md", "CONTRIBUTING.md"):
-        text = (ROOT / page).read_text("utf-8")
-        for target in re.findall(r"\]\(([^)#]+)\)", text):
-            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built from a copy of its sources."""
+    pytest.importorskip("zensical")
+    root = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", root / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", root)
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import build
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+    build.write_pages(root / "docs")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(build.COMMAND, cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No issues found" in done.stdout + done.stderr
+    assert "Warning" not in done.stdout + done.stderr
+    return root / "site"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/tour.md", "CHANGELOG.md"])
-def test_promises_that_do_not_hold_stay_away(name: str) -> None:
+def html_pages(site: Path) -> dict[Path, str]:
+    return {path.resolve(): path.read_text("utf-8") for path in sorted(site.rglob("*.html"))}
+
+
+def test_site_builds_without_warnings_and_has_every_page(site):
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    nav = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), Loader)["nav"]
+
+    def leaves(node):
+        if isinstance(node, str):
+            return [node]
+        values = node.values() if isinstance(node, dict) else node
+        return [leaf for value in values for leaf in leaves(value)]
+
+    listed = leaves(nav)
+    sources = {
+        p.relative_to(site.parent / "docs").as_posix() for p in site.parent.glob("docs/**/*.md")
+    }
+    assert sorted(listed) == sorted(sources)
+    for page in listed:
+        assert (site / page).with_suffix(".html").is_file(), page
+
+
+def test_site_loads_nothing_from_the_network(site):
+    for path, text in html_pages(site).items():
+        assets = re.findall(r'<(?:script|img|source|iframe)[^>]+src="([^"]+)"', text)
+        assets += re.findall(r'<link(?![^>]*rel="canonical")[^>]+href="([^"]+)"', text)
+        assert [a for a in assets if a.startswith(("http", "//"))] == [], path
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", path.read_text("utf-8")), path
+
+
+def test_links_and_anchors_of_the_site_exist(site):
+    texts = html_pages(site)
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
+    for path, text in texts.items():
+        if path.name == "404.html":
+            continue  # its links start at the root of a server
+        for link in re.findall(r'<(?:a|img|link|script)[^>]+(?:href|src)="([^"]*)"', text):
+            target, _, anchor = unquote(html.unescape(link)).partition("#")
+            if target.startswith(("http:", "https:", "mailto:")):
+                continue
+            found = (path.parent / target).resolve() if target else path
+            found = found / "index.html" if found.is_dir() else found
+            assert found.exists(), f"{path.name}: {link}"
+            if anchor and not anchor.startswith("__") and found in anchors:
+                assert anchor in anchors[found], f"{path.name}: {link}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_of_a_page_at_the_root_exist(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text_of(page)):
+        if not target.startswith("https:"):
+            assert (ROOT / target).exists(), f"{page}: {target}"
+
+
+def test_benchmark_pages_match_the_recorded_results():
+    command = [sys.executable, ROOT / "bench" / "summary.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def settings() -> set[str]:
+    """Every setting that some configuration may have, as section.name."""
+    found = set()
+    for kind in registry.FOLDERS:
+        for part in registry.parts(kind).values():
+            found |= {f"{kind}.{option}" for option, _ in part.options}
+    for name in config.recipes(None):
+        full = config.recipe(name)
+        found |= {re.sub(r"\.\d+\.", ".", key) for key in config.setting_names(full.sections)}
+    from weft.run.train import resolve_config
+
+    for name in ("cnn", "seq2seq-attention", "tfidf"):
+        found |= set(config.setting_names(resolve_config(config.recipe(name))))
+    return found
+
+
+def test_settings_that_pages_name_exist():
+    known = settings()
+    sections = {key.split(".")[0] for key in known}
+    pattern = re.compile(r"(?:`|--set '?|changes=\{\")([a-z]+)\.(?:\d\.)?([A-Za-z]\w*)(?=[`=\"])")
+    for page in pages():
+        for section, name in pattern.findall(text_of(page)):
+            if section in sections and name not in FILE_ENDINGS:
+                assert f"{section}.{name}" in known, f"{page}: no setting {section}.{name}"
+
+
+def test_recipes_that_pages_name_exist():
+    overview = text_of("docs/how-to/index.md")
+    named = set(re.findall(r"`([a-z0-9-]+)`", overview.split("For any task")[0]))
+    assert named == set(config.recipes(None))
+
+
+def test_source_files_that_the_tour_names_exist():
+    for page in ("docs/concepts/tour.md", "docs/reference/glossary.md"):
+        for name in re.findall(r"`([a-z_]+/[a-z_/{},]+?)(?:\.py)?/?`", text_of(page)):
+            start, brace, rest = name.partition("{")
+            ends = rest.rstrip("}").split(",") if brace else [""]
+            for end in ends:
+                path = ROOT / "weft" / f"{start}{end}"
+                assert path.exists() or path.with_suffix(".py").exists(), f"{page}: {name}"
+
+
+@pytest.mark.parametrize("page", [*pages(), "CHANGELOG.md"])
+def test_pages_make_no_promise_that_does_not_hold(page: str) -> None:
     """Not every architecture has gradients, and language models have no gradient health."""
-    text = " ".join((ROOT / name).read_text("utf-8").split()).lower()
+    text = " ".join(text_of(page).split()).lower()
     for claim in (
         "every architecture has",
         "weights for every architecture",
@@ -104,8 +301,8 @@ def test_promises_that_do_not_hold_stay_away(name: str) -> None:
         assert claim not in text, claim
 
 
-def test_what_the_guide_says_about_explanations_holds(tmp_path) -> None:
-    """As the guide has it: exact sums and occlusion of tfidf and fasttext, and no gradients."""
+def test_linear_models_explain_as_the_page_says(tmp_path) -> None:
+    """`tfidf` and `fasttext` have exact linear sums and occlusion, and no gradients."""
     import weft
     from tests.fixtures import small
     from weft.explain import methods

@@ -235,7 +235,7 @@ def test_documents_are_there():
         "CHANGELOG.md",
         "LICENSE",
         "SECURITY.md",
-        "docs/tour.md",
+        "docs/index.md",
     ):
         assert (ROOT.parent / name).is_file(), name
 

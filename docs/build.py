@@ -1,0 +1,147 @@
+"""Build the documentation site: write the generated pages, then run `zensical build --strict`.
+
+python docs/build.py             # into site/; --pages writes the generated pages only
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+ROOT = Path(__file__).parent.parent
+PROJECT_PAGES = (
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "SECURITY",
+)  # kept at the root, where tools expect them
+COMMAND = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+Command = typer.core.TyperCommand | typer.core.TyperGroup
+
+
+def write_pages(docs: Path) -> list[Path]:
+    """Write the pages that are made from code and from files at the root."""
+    reference = docs / "reference"
+    pages = {
+        reference / "cli.md": format_cli(),
+        reference / "recipes.md": format_recipes(),
+        reference / "built-in-parts.md": format_parts(),
+    }
+    for name in PROJECT_PAGES:
+        text = (ROOT / f"{name}.md").read_text("utf-8")
+        pages[docs / "project" / f"{name.lower()}.md"] = move_links(text)
+    for path, text in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return list(pages)
+
+
+def move_links(text: str) -> str:
+    """Return a page of the root with its links as seen from docs/project."""
+    text = re.sub(r"\]\(docs/", "](../", text)
+    for name in PROJECT_PAGES:
+        text = text.replace(f"]({name}.md", f"]({name.lower()}.md")
+    return text
+
+
+def format_cli() -> str:
+    """Return the reference of all verbs, read off the command line's own declarations."""
+    from weft.cli.main import app
+
+    command = typer.main.get_command(app)
+    intro = "Generated from the command line itself; `weft VERB --help` prints the same."
+    return "\n\n".join(["# Command line", intro, *format_command(command, "weft")]) + "\n"
+
+
+def format_command(command: Command, name: str) -> list[str]:
+    """Return the paragraphs of a verb and of the verbs below it."""
+    context = typer.Context(command, info_name=name)
+    children = getattr(command, "commands", {})
+    usage = " ".join(command.collect_usage_pieces(context))
+    parts = [] if name == "weft" else [f"{'#' * (name.count(' ') + 1)} {name}"]
+    parts += [re.sub(r"(?<!\n)\n(?!\n)", " ", (command.help or "").strip())]
+    parts += [] if children else [f"```text\n{name} {usage}\n```"]
+    rows = [record for param in command.params if (record := param.get_help_record(context))]
+    rows = [row for row in rows if row[0] != "--help"]
+    if rows:
+        lines = [
+            f"| `{escape(left)}` | {escape(right).replace('<', '&lt;')} |" for left, right in rows
+        ]
+        parts.append("\n".join(["| option | meaning |", "|---|---|", *lines]))
+    for child, below in children.items():
+        parts += format_command(below, f"{name} {child}")
+    return parts
+
+
+def format_recipes() -> str:
+    """Return all recipes by task, with their cost and measured quality."""
+    from weft import config, registry
+
+    tasks: dict[str, list[str]] = {}
+    for name in config.recipes(None):
+        recipe = config.recipe(name)
+        about = recipe["recipe"]
+        scores = "; ".join(
+            f"{one['data']} {one['metric']} {one['value']} (n = {one['n']})"
+            for one in about["scores"]
+        )
+        row = f"| `{name}` | {escape(about['summary'])} | {escape(about['cost'])} | {scores} |"
+        tasks.setdefault(recipe["task"].get("kind", "classify"), []).append(row)
+    head = "| recipe | model | cost | measured |\n|---|---|---|---|"
+    intro = "Generated from the recipes; `weft list recipes` prints the same."
+    parts = ["# Recipes", intro]
+    for task, rows in tasks.items():
+        summary = registry.parts("task")[task].summary
+        parts += [f"## {task}", escape(summary), "\n".join([head, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def format_parts() -> str:
+    """Return every built-in part with its options and defaults."""
+    from weft import registry
+
+    intro = (
+        "Generated from the constructors; `weft list encoders` and the like print the same. "
+        "Options go into the part's section: `[encoder]`, or `--set encoder.hidden=100`."
+    )
+    parts = ["# Built-in parts", intro]
+    for kind in registry.FOLDERS:
+        rows = []
+        for name, part in sorted(registry.parts(kind).items()):
+            options = ", ".join(
+                f"`{option} = {default}`" if default else f"`{option}` (required)"
+                for option, default in part.options
+                if option not in registry.DERIVED
+            )
+            rows.append(f"| `{name}` | {escape(part.summary)} | {escape(options)} |")
+        title = "classic models" if kind == "classic" else f"{kind}s"
+        head = ["| kind | what it does | options and defaults |", "|---|---|---|"]
+        parts += [f"## {title.capitalize()}", "\n".join([*head, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(cell: str) -> str:
+    """Return a cell of a Markdown table on one line."""
+    return " ".join(cell.split()).replace("|", "\\|")
+
+
+def build(root: Path = ROOT, pages_only: bool = False) -> None:
+    """Build the site of a checkout, or of a copy of its docs/ and mkdocs.yml."""
+    write_pages(root / "docs")
+    if pages_only:
+        return
+    done = subprocess.run(COMMAND, cwd=root)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", action="store_true", help="only write the generated pages")
+    build(pages_only=parser.parse_args().pages)
+
+
+if __name__ == "__main__":
+    main()
