@@ -66,7 +66,9 @@ def bootstrap_statistics(
 
 def safe_divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     """Quotient of counts, 0 where there is nothing to divide by."""
-    return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)
+    out = np.zeros(np.shape(top))
+    np.divide(top, bottom, out=out, where=bottom > 0)
+    return out
 
 
 def bootstrap_interval(

@@ -35,6 +35,11 @@ class SentenceMetric:
         """Return every statistic by name, of sums (R, K) with the number of sentences last."""
         raise NotImplementedError
 
+    @property
+    def signature(self) -> str:
+        """The settings in the form that others cite, or ""."""
+        return ""
+
     def add_row(self, row: Sequence[float]) -> None:
         assert len(row) == self.width
         self.rows.append(tuple(row))

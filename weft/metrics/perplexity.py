@@ -49,7 +49,7 @@ def count_text(text: str, words: Callable[[str], Sequence[str]] = str.split) -> 
 
 
 class Perplexity(SentenceMetric):
-    """How well a language model predicts texts, on a scale independent of its tokenizer.
+    """The perplexity of texts under a language model, on a scale independent of its tokenizer.
 
     All nats of the test text are divided by the same count for every model: the words of the
     original text for `perplexity`, e to the nats a word, and its characters for
@@ -95,12 +95,15 @@ class Perplexity(SentenceMetric):
         return statistics
 
     def _nats(self, sums: np.ndarray) -> np.ndarray:
-        return sums[:, 0] + self.ends * sums[:, 2]
+        nats: np.ndarray = sums[:, 0] + self.ends * sums[:, 2]
+        return nats
 
     def _count(self, sums: np.ndarray, column: int) -> np.ndarray:
-        return sums[:, column] + self.ends * sums[:, 3]
+        count: np.ndarray = sums[:, column] + self.ends * sums[:, 3]
+        return count
 
 
 def _exp_ratio(nats: np.ndarray, count: np.ndarray) -> np.ndarray:
     """e to the nats for each of the count."""
-    return np.exp(np.minimum(safe_divide(nats, count), MAX_NATS))
+    perplexity: np.ndarray = np.exp(np.minimum(safe_divide(nats, count), MAX_NATS))
+    return perplexity

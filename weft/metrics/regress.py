@@ -74,14 +74,16 @@ def _pearson(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     xx, yy, xy = ((weights * a * b).sum(1) for a, b in ((x, x), (y, y), (x, y)))
     # Centring a constant leaves rounding dust rather than 0: test the values, not the variance.
     real = ~(_is_constant(weights, x) | _is_constant(weights, y)) & (xx > 0) & (yy > 0)
-    r = np.divide(xy, np.sqrt(xx) * np.sqrt(yy), out=np.zeros(len(weights)), where=real)
-    return np.clip(r, -1.0, 1.0)
+    r = np.zeros(len(weights))
+    np.divide(xy, np.sqrt(xx) * np.sqrt(yy), out=r, where=real)
+    return r.clip(-1.0, 1.0)
 
 
 def _is_constant(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return a mask (R,) of rows whose drawn values are all equal."""
     drawn = weights > 0
-    return np.where(drawn, x, -np.inf).max(1) == np.where(drawn, x, np.inf).min(1)
+    same: np.ndarray = np.where(drawn, x, -np.inf).max(1) == np.where(drawn, x, np.inf).min(1)
+    return same
 
 
 def _mean_ranks(weights: np.ndarray, x: np.ndarray) -> np.ndarray:

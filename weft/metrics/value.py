@@ -26,7 +26,7 @@ class MetricValue:
     high: float
     n: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
 
 
@@ -38,6 +38,10 @@ class Metric(Protocol):
 
     def merge(self, other: Any) -> None:
         """Add the counts of another metric of the same kind."""
+
+    @property
+    def n(self) -> int:
+        """The number of examples counted so far."""
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95

@@ -128,7 +128,9 @@ def _orders() -> range:
 
 def _cosine(mine: Mapping[NGram, float], other: Mapping[NGram, float]) -> float:
     """The cosine where a shared n-gram weighs no more than in the reference."""
-    sizes = [sum(weight**2 for weight in each.values()) ** 0.5 for each in (mine, other)]
+    sizes: list[float] = [
+        sum(weight**2 for weight in each.values()) ** 0.5 for each in (mine, other)
+    ]
     if not all(sizes):
         return 0.0
     shared = mine.keys() & other.keys()

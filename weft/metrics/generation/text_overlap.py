@@ -4,7 +4,8 @@ R resamples   N orders
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from weft.metrics.bootstrap import safe_divide
 from weft.metrics.generation.ngrams import BLEU_ORDER, corpus_bleu
 from weft.metrics.per_sentence import SentenceMetric, as_reference_lists, mean_of_column
 from weft.metrics.sentence_counts import Statistic
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric as SacreMetric
 
 Gold = Sequence[str | Sequence[str]]  # of each answer its reference, or several
 
@@ -135,7 +139,7 @@ class TokenAccuracy(SentenceMetric):
         return {"token_accuracy": lambda sums: safe_divide(sums[:, 0], sums[:, 1])}
 
 
-def _sacrebleu() -> Any:
+def _sacrebleu() -> ModuleType:
     try:
         import sacrebleu.metrics
     except ImportError:
@@ -153,6 +157,6 @@ def _extract(metric: "Bleu | Chrf", predicted: Sequence[str], gold: Gold) -> set
     return set(map(len, listed))
 
 
-def _signature(metric: Any, numbers: set[int]) -> str:
+def _signature(metric: "SacreMetric", numbers: set[int]) -> str:
     metric.num_refs = next(iter(numbers)) if len(numbers) == 1 else -1  # -1: it varies
     return str(metric.get_signature())

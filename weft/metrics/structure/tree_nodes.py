@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from weft.metrics.bootstrap import draw_resamples, percentile_interval
+from weft.metrics.bootstrap import draw_resamples, percentile_interval, safe_divide
 from weft.metrics.value import MetricValue
 
 NO_LABEL = -1  # gold index of a node that has no label; such nodes are not counted
@@ -81,8 +81,7 @@ class NodeAccuracy:
         right, all_ = (table[:, :, i].astype(float) for i in (0, 1))  # floats go through BLAS
 
         def shares(block: np.ndarray) -> np.ndarray:
-            below = block @ all_  # (R, F)
-            return np.divide(block @ right, below, out=np.zeros(below.shape), where=below > 0)
+            return safe_divide(block @ right, block @ all_)  # (R, F)
 
         values = shares(counts[None].astype(float))[0]
         blocks = [shares(block.astype(float)) for block in draw_resamples(counts, resamples, seed)]
@@ -97,4 +96,5 @@ class NodeAccuracy:
 def _keep_last(marked: np.ndarray) -> np.ndarray:
     """Keep only the last marked step of each row."""
     after = np.cumsum(marked[:, ::-1], axis=1)[:, ::-1]
-    return marked & (after == 1)
+    last: np.ndarray = marked & (after == 1)
+    return last
