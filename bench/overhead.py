@@ -23,7 +23,7 @@ from weft.batch import BatchLoader, Padded, TokenStore, labelled_batch
 from weft.model import Model, build_model
 from weft.run.train import resolve_config
 from weft.runtime import seed_everything, select_runtime, use_threads
-from weft.tasks.task import Task
+from weft.tasks.task import AnyTask
 from weft.train.loop import TrainState, fit
 from weft.train.settings import Settings
 
@@ -41,7 +41,7 @@ class Race:
         changes["train.ema_decay"] = 0.0
         full = resolve_config(weft.recipe(recipe).with_values(changes, "bench"))
         self.settings = Settings(**full["train"])
-        self.task: Task = registry.build("task", full["task"])
+        self.task: AnyTask = registry.build("task", full["task"])
         examples = weft.corpus("reviews")["train"]
         space = self.task.space(examples)
         tokenizer = registry.build("tokenizer", full["tokenizer"]).train(e.text for e in examples)

@@ -1,26 +1,42 @@
 """The interfaces of the parts: every member that other code calls on a part is declared here.
 
 A part derives from the class of its kind and overrides what differs. Members without a value are
-required; the others have the default that suits most parts. Types of
-later stages are named in annotations only, so this file imports nothing at run time.
+required; the others have the default that suits most parts. Types of later stages are named by
+annotations only, so this file imports nothing of them at run time.
 
 B batch   T steps   S steps of the other text   E embedding width   H hidden width   C scores
 """
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+from weft.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy as np
     from torch import Tensor, nn
 
-    from weft.batch import Padded
+    from weft.batch import LabelledBatch, Padded
     from weft.embed.contextual import ScalarMix
+    from weft.jsonio import JsonObject
+    from weft.metrics import Metric
+    from weft.tasks.annotation import Annotation
+    from weft.tasks.task import Answer, Loss
+    from weft.text.example import Example, SkipCounter
     from weft.tokens.special_tokens import SpecialTokens
+    from weft.tokens.tokenizer import Tokenizer
 
 # What the steps of a row are: tokens of a text or of a pair, words, nodes of a tree, vectors.
 InputKind = Literal["text", "pairs", "words", "trees", "vectors"]
+# How files are read: with labels, as texts by line, as one running text, as documents.
+ReadMode = Literal["labelled", "texts", "running", "documents"]
+# The number of scores; (vocabulary size, ids or flags); or the labels and scheme of each column.
+OutputSize = int | tuple[int, ...] | tuple[tuple[tuple[str, ...], str], ...]
+Section: TypeAlias = Mapping[str, Any]  # of a configuration, as TOML has it
+Saved: TypeAlias = Mapping[str, Any]  # parsed JSON, checked where it is read
+Space = TypeVar("Space", bound="LabelSpace")
 
 
 class Embedder:
@@ -154,11 +170,152 @@ class Decoder:
 
 
 class LabelSpace:
-    """The answers a task can give, learned from the training labels."""
+    """The answers a task can give, learned from the training labels.
+
+    Spaces are frozen dataclasses as a rule. A field of the same name as a default below needs
+    `= field()` to stay required.
+    """
+
+    entries: tuple[str, ...] | tuple[tuple[str, ...], ...] = ()  # labels, or tags by column
+    names: tuple[str, ...] = ()  # of the columns of tags
+    threshold: float | None = None  # of a decision that is tuned after training
+    deviation: float | None = None  # standard deviation of the labels, where they are numbers
+    tokenizer: "Tokenizer | None" = None  # of answers that are texts
+    shared: bool = False  # inputs are read by the same tokenizer
+    slots: tuple[str, ...] = ()  # of the records that inputs are
+
+    @property
+    def size(self) -> OutputSize:
+        """The sizes that the head is built for: scores, tags by column, or a vocabulary."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """The columns of a target that is a table; 0 if it is a number or a row."""
+        return 0
+
+    def to_json(self) -> "JsonObject":
+        """Return what `Task.load_space` restores."""
+        raise NotImplementedError
+
+    @staticmethod
+    def without_marks(text: str) -> str:
+        """Return a text without marks that a tokenizer should not learn."""
+        return text
 
 
-class Task:
-    """Labels, loss, answers and metric of one kind of problem. Stateless: settings only."""
+class Task(Generic[Space]):
+    """Labels, loss, answers and metric of one kind of problem. Stateless: settings only.
+
+    Flags are class attributes, because they are read before a task is built. `scores` are the
+    head's output in `loss`, and on the host what the engine makes of it in the other methods.
+    """
+
+    head: str  # that answers it unless the configuration names another
+    metric: str  # that early stopping and the leaderboard look at
+    tokenizer: Section  # section of the tokenizer, if `has_target_tokenizer`
+    read_mode: ReadMode = "labelled"  # how files are read; only "labelled" examples have targets
+    pairs: bool = False  # inputs are two texts
+    is_structured: bool = False  # answers are about the words of a text, and `gold` draws them
+    reads_trees: bool = False  # examples have trees, from the file or from a parser
+    record: bool = False  # inputs are records: slots and values
+    multi_label: bool = False  # an answer is a set of labels
+    smoothing: float = 0.0  # label smoothing
+    lines: bool = True  # every line of raw text is a text of its own
+    has_threshold: bool = False  # `tune` has something to decide
+    has_references: bool = False  # the metric compares with `find_reference`, not with `target`
+    has_target_tokenizer: bool = False  # answers are texts: `text_space` takes their tokenizer
+    gives_vectors: bool = False  # there are no answers, only vectors
+
+    @staticmethod
+    def infer(settings: Section, examples: "Iterable[Example]") -> dict[str, object]:
+        """Return settings that are inferred from the training file."""
+        return {}
+
+    def prepare(self, example: "Example", tally: "SkipCounter") -> "Example":
+        """Return the example as the task reads it, or raise a UserError for a bad row."""
+        return example
+
+    def training_instances(self, example: "Example") -> "Iterator[Example]":
+        """Yield one example for each answer to learn."""
+        yield example
+
+    def group_references(self, examples: "Iterable[Example]") -> "Iterator[Example]":
+        """Yield the examples to evaluate on, with the references of equal inputs together."""
+        yield from examples
+
+    def target_texts(self, examples: "Iterable[Example]") -> "Iterator[str]":
+        """Yield the texts that the tokenizer of the answers is trained on."""
+        raise NotImplementedError
+
+    def space(self, examples: "Iterable[Example]") -> Space:
+        """Learn the label space in one pass over the training examples."""
+        raise NotImplementedError
+
+    def text_space(self, examples: "Iterable[Example]", tokenizer: "Tokenizer") -> Space:
+        """Return the label space of answers that are texts, instead of `space`.
+
+        The tokenizer has been trained on the `target_texts` of the same examples.
+        """
+        raise NotImplementedError
+
+    def load_space(self, saved: Saved) -> Space:
+        """Restore what `LabelSpace.to_json` wrote, or raise a UserError if it is damaged."""
+        raise NotImplementedError
+
+    def target(self, example: "Example", space: Space) -> "np.ndarray | int | float":
+        """Return the label as numbers; a UserError with file and line where the space lacks it."""
+        raise NotImplementedError
+
+    def missing_label_error(self, example: "Example") -> UserError:
+        """Return the error for an example without a label."""
+        return UserError(f"{example.where}: no label. Give the label column with --label.")
+
+    def find_reference(self, example: "Example") -> object:
+        """Return what the metric compares an answer with, if `has_references`."""
+        raise NotImplementedError
+
+    def gold(
+        self, example: "Example", space: Space, predicted: "Answer | None" = None
+    ) -> "Annotation":
+        """Return the gold annotation; of several, the one nearest to the predicted answer."""
+        raise NotImplementedError
+
+    def loss(self, scores: Any, batch: "LabelledBatch") -> "Loss":
+        """Return the summed loss of a batch and what it is a sum over."""
+        raise NotImplementedError
+
+    def answers(self, scores: Any, space: Space) -> "list[Answer]":
+        """Return the answer of each input."""
+        raise NotImplementedError
+
+    def predict_targets(self, scores: Any, space: Space) -> "np.ndarray | Sequence[object]":
+        """Return the answers in the form that the metric compares."""
+        raise NotImplementedError
+
+    def tune(self, scores: Any, targets: Any, space: Space) -> Space:
+        """Return the space with what is decided on held-out scores, such as a threshold."""
+        return space
+
+    def build_metric(self, space: Space) -> "Metric":
+        """Return an empty accumulator of the task's metrics."""
+        raise NotImplementedError
+
+    def score_texts(self, engine: Any, texts: "Iterable[str]", space: Space) -> "Iterator[Any]":
+        """Yield the scores of raw texts that follow each other, unless files are "labelled"."""
+        raise NotImplementedError
+
+    def model_input(self, one: "str | Example", space: Space, where: str) -> "str | Example":
+        """Return what the engine reads of an input; `where` names it in errors."""
+        return one if isinstance(one, str) else one.text
+
+    def golden_input(self, example: "Example") -> str | None:
+        """Return the input to save with a model and replay on loading; None: the example's."""
+        return None
+
+    def golden_answers(self, vectors: "np.ndarray") -> "list[Answer]":
+        """Return vectors as answers that can be replayed, if the task `gives_vectors`."""
+        raise NotImplementedError
 
 
 class ClassicModel:

@@ -15,7 +15,10 @@ from weft.errors import UserError
 from weft.inference.forward import forward_batches
 from weft.predict import golden
 from weft.predict import predictor as module
+from weft.protocols import LabelSpace
 from weft.run import Splits, train
+from weft.tasks.classify import ClassSpace
+from weft.tasks.regress import LabelScale
 from weft.text.example import Example
 
 LONG = "film plot cast score scene dinner phone good bad was"
@@ -248,15 +251,14 @@ def test_any_difference_is_drift(values, trained, tmp_path):
 def test_a_close_call_is_not_drift():
     same = golden._answers_agree
     tie, clear = np.array([0.4999, 0.5001]), np.array([0.3, 0.7])
-    assert same("a", "b", tie, None)
-    assert not same("a", "b", clear, None)
-    classes = type("Classes", (), {"threshold": 0.5})
+    classes, scale = ClassSpace(("a", "b"), threshold=0.5), LabelScale(0.0, deviation=1000.0)
+    assert same("a", "b", tie, classes)
+    assert not same("a", "b", clear, classes)
     assert same(["a"], ["a", "b"], tie, classes)
     assert not same(["a"], ["a", "b"], clear, classes)
-    scale = type("Scale", (), {"deviation": 1000.0})
     assert same(3.5, 4.0, np.array([]), scale)
     assert not same(3.5, 5.0, np.array([]), scale)
-    assert not same(3.5, 3.51, np.array([]), None)
+    assert not same(3.5, 3.51, np.array([]), LabelSpace())
 
 
 def test_texts_with_strange_line_ends_can_be_golden(tmp_path):

@@ -13,10 +13,11 @@ from weft.compare.sentence_scores import ratio_terms, score_sentence
 from weft.config import from_sections, recipe
 from weft.errors import UserError
 from weft.predict import load
-from weft.predict.evaluate import evaluate, gold_annotation
+from weft.predict.evaluate import evaluate
 from weft.report.compare import compare
 from weft.run.data import Data, unused_second_text
 from weft.run.split import apply_holdout, choose_holdout, cross_validation_splits, from_files
+from weft.tasks.classify import Classify
 from weft.tasks.extractive_qa import annotate_passage
 from weft.text.example import GoldAnswers
 from weft.text.read import read
@@ -157,7 +158,7 @@ def test_pages_count_answers_as_the_measure_does(bidaf):
     figures = evaluate(predictor, examples).compute(resamples=0)
     answers = predictor([(e.text, e.other) for e in examples])
     pairs = [
-        (answer.structure, gold_annotation(predictor, example, answer))
+        (answer.structure, predictor.task.gold(example, predictor.space, answer))
         for example, answer in zip(examples, answers, strict=True)
     ]
     for metric in ("em", "f1"):
@@ -290,7 +291,7 @@ def test_questions_of_a_table_are_compared_as_questions(tmp_path):
 
 def test_another_task_is_told_who_reads_the_passage(tmp_path):
     path = squad(tmp_path / "train.json")
-    note = unused_second_text(lambda: read(path), None)
+    note = unused_second_text(lambda: read(path), Classify())
     assert note.endswith("--recipe bidaf, or another of the task 'span', finds the answers in it")
 
 

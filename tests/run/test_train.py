@@ -16,6 +16,7 @@ from weft.run.data import near_duplicate_labels
 from weft.run.folder import RUN_FILES
 from weft.run.train import StopTraining
 from weft.tasks.classify import ClassSpace
+from weft.tasks.regress import LabelScale
 from weft.text.example import Example
 from weft.train.logger import RunLogger
 
@@ -94,7 +95,7 @@ def test_labels_that_differ_in_case_or_spaces_are_told_of():
     assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case, spaces or Unicode form" in told
     assert "weft check FILE --fix" in told
     assert near_duplicate_labels(ClassSpace(("neg", "pos"))) == ""
-    assert near_duplicate_labels(object()) == ""  # a number has no labels
+    assert near_duplicate_labels(LabelScale(0.0, 1.0)) == ""  # a number has no labels
 
 
 def test_early_stopping_keeps_the_best(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.metrics.perplexity import TextCost, TextSize
+from weft.run.target_tokenizer import learn_space
 from weft.tasks.annotation import Decoded
 from weft.tasks.language import LanguageModelling, sum_cost
 from weft.text.example import Example
@@ -17,7 +18,7 @@ LINES = [Example("the cat sat."), Example("the dog"), Example("a cat")]
 
 def learned(tokenizer, **settings):
     task = LanguageModelling(tokenizer=tokenizer, **settings)
-    return task, task.space(LINES)
+    return task, learn_space(task, lambda: iter(LINES))
 
 
 def found(chances, ids=None):
@@ -38,14 +39,14 @@ def test_a_text_begins_where_one_has_ended():
 
 def test_running_text_begins_behind_a_line_break_and_does_not_end():
     task = LanguageModelling(tokenizer={"kind": "character"}, lines=False)
-    space = task.space([Example("ab\n"), Example("b a\n")])
+    space = learn_space(task, lambda: iter([Example("ab\n"), Example("b a\n")]))
     size, first, last = space.size
     assert space.tokenizer.vocabulary[first] == "\n"
     assert last == size - 1
     (ids,) = space.ids(["ab\n"])
     assert len(ids) == 3
     assert task.metric == "bits_per_character"
-    word = LanguageModelling(tokenizer={"kind": "word"}, lines=False).space(LINES)
+    _, word = learned({"kind": "word"}, lines=False)
     assert word.size[1] == word.size[2]  # no token is a line break
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from weft import registry
 from weft.errors import UserError
+from weft.run.target_tokenizer import learn_space
 from weft.tasks.annotation import Decoded
 from weft.tasks.text_metrics import MAIN_METRICS, GoldTexts, TextMetrics
 from weft.text.example import Example, GoldAnswers, SkipCounter
@@ -20,9 +21,13 @@ def task(**options):
     return registry.build("task", {"kind": "seq2seq", **options}, tokenizer=WORD)
 
 
+def space_of(made, *examples):
+    return learn_space(made, lambda: iter(examples))
+
+
 def learned(made, examples):
     ready = [made.prepare(example, SkipCounter()) for example in examples]
-    return ready, made.space(ready)
+    return ready, learn_space(made, lambda: iter(ready))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +58,7 @@ def test_settings_that_do_not_fit_are_told(options, message):
 
 def test_copied_words_have_ids_and_are_written_back():
     made = task(pointer=True, shared=True)
-    space = made.space([Example("the dog met", "the dog")])
+    space = space_of(made, Example("the dog met", "the dog"))
     example = Example("the Zork met Bo", "Bo the Kex Zork")
     size, _, last = space.size
     known = {word: i for i, word in enumerate(space.tokenizer.vocabulary)}
@@ -116,15 +121,15 @@ def test_every_reference_is_a_lesson_or_only_the_first():
     assert [e.label for e in task().training_instances(example)] == ["x", "y"]
     assert [e.label for e in task(references="first").training_instances(example)] == ["x"]
     assert task().find_reference(example) == ("x", "y")
-    assert "y" in task().space([example]).tokenizer.vocabulary
-    assert "y" not in task(references="first").space([example]).tokenizer.vocabulary
+    assert "y" in space_of(task(), example).tokenizer.vocabulary
+    assert "y" not in space_of(task(references="first"), example).tokenizer.vocabulary
 
 
 @pytest.mark.parametrize("name", sorted(MAIN_METRICS))
 def test_every_measure_has_the_figure_it_is_judged_by(name):
     record = name in ("slots", "restaurants")
     made = task(metrics=[name], record=record)
-    space = None if record else made.space([Example("a", "b")])
+    space = None if record else space_of(made, Example("a", "b"))
     measure = made.build_metric(space)
     measure.add(["the Bar has pie"], [GoldTexts(("the Bar has pie",), {"name": "Bar"})])
     assert made.metric in measure.compute(resamples=0)

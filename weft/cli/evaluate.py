@@ -63,6 +63,7 @@ def evaluate(
     from weft.predict.evaluate import metrics_json
     from weft.run.data import example_source, read_mode
     from weft.run.load import load
+    from weft.tasks.text_metrics import TextMetrics
     from weft.text.example import SkipCounter
 
     chosen = options.bad_row_policy(on_bad_row)
@@ -99,7 +100,7 @@ def evaluate(
     found = measure.compute()
     if not any(figure.n for figure in found.values()):
         raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
-    signatures = list(getattr(measure, "signatures", []))
+    signatures = measure.signatures if isinstance(measure, TextMetrics) else []
     if as_json:
         typer.echo(json.dumps(metrics_json(measure)))
     else:
@@ -150,10 +151,8 @@ def _looking(predictor: "Predictor", mistakes: "LabelErrors | BestAndWorst") -> 
     if not predictor.is_structured:
         return mistakes.add
 
-    from weft.predict.evaluate import gold_annotation
-
     def look(example: "Example", answer: "Answer") -> None:
-        gold = gold_annotation(predictor, example, answer)
+        gold = predictor.task.gold(example, predictor.space, answer)
         assert answer.structure is not None
         mistakes.add(example, answer.structure, gold)  # type: ignore[arg-type, call-arg]
 

@@ -68,8 +68,8 @@ def predict(
             f"--conllu writes what is said of every word, and {model} answers about whole texts. "
             "Leave --conllu out, or pass --json."
         )
-    labels = getattr(predictor.space, "entries", ())
-    if every and not (labels and isinstance(labels[0], str)):
+    labels = predictor.class_labels
+    if every and not labels:
         kind = predictor.config["task"]["kind"]
         raise UserError(
             f"--all lists the probability of every label of a text, and a model of the task "

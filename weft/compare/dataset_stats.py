@@ -3,15 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from weft import registry
 from weft.compare.sentence_scores import label_names
 from weft.config import Config
 from weft.doctor.survey import STRAY, parse_number
 from weft.errors import UserError
 from weft.predict.preprocess import preprocess
-from weft.run.data import Data, example_source
+from weft.run.data import Data, example_source, find_task
 from weft.run.split import Splits
 from weft.run.train import infer_task_settings
 from weft.tasks.annotation import Annotation
@@ -113,18 +111,18 @@ def compute_stats(
 
 def build_gold(config: Config, data: Data) -> Gold | None:
     """Return a function from examples to gold structures; None for tasks that label whole texts."""
-    task: Any = registry.find("task", config["task"].get("kind", "classify"))
-    if not hasattr(task, "gold") or data.parser:  # plain texts: no trees to count
+    if (
+        not find_task(config["task"].get("kind", "classify")).is_structured or data.parser
+    ):  # plain texts: no trees to count
         return None
     examples = example_source(data, data.train)
     task = build_task(config.sections, **infer_task_settings(config, examples))
-    prepare = getattr(task, "prepare", lambda example, tally: example)
     tally, skip = SkipCounter(), data.on_bad_row == "skip"
     space = task.space(preprocess(examples(), task, tally, data.on_bad_row))
 
     def gold(example: Example) -> Annotation | None:
         try:
-            return task.gold(prepare(example, tally), space)
+            return task.gold(task.prepare(example, tally), space)
         except UserError:
             if not skip:
                 raise

@@ -113,7 +113,7 @@ class Target:
 
 def make_target(predictor: Predictor, name: str | None, answer: Answer) -> Target:
     """The target called `name`, or for None what was answered; of several labels the first."""
-    labels = predictor.labels
+    labels = predictor.class_labels
     if not labels:
         if name not in (None, NUMBER_TARGET):
             raise UserError(
@@ -130,5 +130,4 @@ def make_target(predictor: Predictor, name: str | None, answer: Answer) -> Targe
         raise UserError(
             f"Unknown target '{name}'.{near_miss(name, labels)} The model's labels: {shown}."
         )
-    alone = bool(getattr(predictor.task, "multi_label", False))
-    return Target(labels[index], index, len(labels), alone)
+    return Target(labels[index], index, len(labels), predictor.task.multi_label)

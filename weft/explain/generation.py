@@ -20,6 +20,7 @@ from weft.decode.search.state import device_of
 from weft.explain.beams import BeamNode, build_search_tree
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
 
@@ -66,7 +67,7 @@ class GenerationTrace:
 
 def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTrace:
     """Trace how a model generates its answer to a text or a feature matrix."""
-    engine, space = _neural(predictor), predictor.space
+    engine = _neural(predictor)
     vectors = engine.reads == "vectors"
     example = Example(given) if isinstance(given, str) else given
     text = example.text if vectors else as_input(predictor, example).text
@@ -81,7 +82,7 @@ def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTr
             head.decoder.step, reading.scores.start(), head.first, ids
         )  # (T, V)
         looks = _cross_attention(head, reading.states, ids)
-    name = _token_namer(space, head.last, rows[0].words)
+    name = _token_namer(_vocabulary(predictor), head.last, rows[0].words)
     spans = rows[0].spans
     if vectors:
         read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
@@ -111,7 +112,8 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     if model is not None and model.head.decoder.causal:
         with torch.inference_mode():
             logps, looks = _score_text(model.head, ids, engine.runtime.device)
-    name = _token_namer(predictor.space, predictor.space.size[2])
+    vocabulary = _vocabulary(predictor)
+    name = _token_namer(vocabulary, vocabulary.size[2])
     tokens = _trace_tokens(ids, probs, logps, name, found.places)
     return GenerationTrace(tokens, attention=looks, heard=True)
 
@@ -149,9 +151,13 @@ def has_cross_attention(predictor: Predictor) -> bool:
 
 def as_input(predictor: Predictor, example: Example) -> Example:
     """An example with the text that the model reads: of a record, its slots and values as one."""
-    given = getattr(predictor.task, "model_input", None)
-    one = example if given is None else given(example, predictor.space, "the text")
+    one = predictor.task.model_input(example, predictor.space, "the text")
     return example if isinstance(one, str) else one
+
+
+def _vocabulary(predictor: Predictor) -> TargetVocabulary:
+    assert isinstance(predictor.space, TargetVocabulary)
+    return predictor.space
 
 
 def _neural(predictor: Predictor) -> NeuralEngine:
@@ -259,7 +265,9 @@ def _score_text(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray,
     return logps, torch.stack(caught).float().cpu().numpy() if caught else None
 
 
-def _token_namer(space: Any, last: int, copied: Sequence[str] = ()) -> Callable[[int], str]:
+def _token_namer(
+    space: TargetVocabulary, last: int, copied: Sequence[str] = ()
+) -> Callable[[int], str]:
     """Return a function that formats a token for display."""
     return lambda token: (
         END_SIGN if token == last else space.token_text(token, copied) or f"#{token}"
@@ -288,4 +296,4 @@ def _trace_tokens(
 
 
 def _hypothesis_text(predictor: Predictor, one: Hypothesis, copied: Sequence[str]) -> str:
-    return predictor.space.text(np.array(one.ids, np.int64), copied)  # type: ignore[attr-defined]
+    return _vocabulary(predictor).text(np.array(one.ids, np.int64), copied)

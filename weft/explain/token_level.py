@@ -163,7 +163,7 @@ def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None
     if not isinstance(example.label, (WordAnnotations, CharSpans)) and example.tree is None:
         return None
     try:
-        right = predictor.task.gold(example, predictor.space)  # type: ignore[attr-defined]
+        right = predictor.task.gold(example, predictor.space)
     except UserError:
         return None  # the file says something else of its words
     return right if right.words == example.words else None
@@ -178,9 +178,8 @@ def _preprocess(predictor: Predictor, one: str | Example) -> Example:
         parser = getattr(predictor.engine, "parser", None)
         if example.tree is None and parser is not None:
             (example,) = add_parses([example], parser)
-    prepare = getattr(predictor.task, "prepare", None)
     known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))
-    return prepare(example, SkipCounter()) if prepare is not None and known else example
+    return predictor.task.prepare(example, SkipCounter()) if known else example
 
 
 def find_word(example: Example, word: str) -> int:

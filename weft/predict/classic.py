@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.predict.predictor import EngineOutput
+from weft.protocols import LabelSpace
 from weft.tasks.annotation import Decoded
-from weft.tasks.task import LabelSpace
 from weft.text.example import Example
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
@@ -45,7 +45,8 @@ class ClassicEngine:
             covered = self.part.coverage([_text(one) for one in texts]) * shares
         if getattr(self.part, "task", "") == "language":
             plain = [_text(one) for one in texts]
-            covered = self.space.tokenizer.known_fraction(plain)  # type: ignore[attr-defined]
+            assert self.space.tokenizer is not None, "a language model has one"
+            covered = self.space.tokenizer.known_fraction(plain)
             found: Any = list(self.likelihoods(plain))
         else:
             found = self.part.scores(texts)

@@ -14,8 +14,7 @@ KINDS = ("tags", "spans", "arcs")  # what has a column to stand in
 
 def tag_columns(predictor: Predictor) -> tuple[str, ...]:
     """Return the columns of a model's tags; relations belong to heads and are not tags."""
-    names = getattr(predictor.space, "names", ())
-    return tuple(name for name in names if name != "deprel")
+    return tuple(name for name in predictor.space.names if name != "deprel")
 
 
 def example_of(sentence: Sentence) -> Example:

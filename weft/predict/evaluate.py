@@ -14,7 +14,6 @@ from weft.metrics import Metric
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
 from weft.registry import check_types
-from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer
 from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, SkipCounter, WordAnnotations
 
@@ -37,11 +36,10 @@ def evaluate(
     tally = SkipCounter() if tally is None else tally
     examples = _check_examples(examples)
     task, space = predictor.task, predictor.space
-    if hasattr(task, "read_mode"):
+    if task.read_mode != "labelled":
         return _evaluate_lm(predictor, examples, predictions, watch, on_example)
     measure = task.build_metric(space)
-    gathered = task.group_references(examples) if hasattr(task, "group_references") else examples
-    stream = iter(gathered)
+    stream = task.group_references(examples)
     rows = 0
     while chunk := list(islice(stream, chunk_size(space))):
         kept, targets = [], []
@@ -56,7 +54,7 @@ def evaluate(
             given = [e if whole or e.words or e.fields else e.text for e in kept]
             scored = predictor.engine.scores(given)
             gold = targets if isinstance(scored.scores, list) else np.array(targets)
-            if hasattr(task, "find_reference"):
+            if task.has_references:
                 gold = [task.find_reference(example) for example in kept]
             measure.add(task.predict_targets(scored.scores, space), gold)
             read = np.ones(len(kept)) if scored.read is None else scored.read
@@ -81,7 +79,7 @@ def evaluate(
                         row["other"] = example.other
                     if answer.structure is not None:
                         row["structure"] = answer.structure.to_json()
-                        row["gold"] = gold_annotation(predictor, example, answer).to_json()
+                        row["gold"] = task.gold(example, space, answer).to_json()
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
         watch(len(chunk))
@@ -98,30 +96,26 @@ def _evaluate_lm(
     on_example: Callable[[Example, Answer], None] | None,
 ) -> Metric:
     """Return the metrics of running text under a language model."""
-    task: Any = predictor.task
+    task = predictor.task
     measure = task.build_metric(predictor.space)
     waiting: deque[Example] = deque()
     engine: Any = predictor.engine
-    both: list[Example] = []  # to be heard from the end as well
+    both: list[Example] = []  # to be scored backward as well
 
     def texts() -> Iterator[str]:
         for example in examples:
             waiting.append(example)
             yield example.text
 
-    if hasattr(task, "score_texts"):
-        heard = task.score_texts(engine, texts(), predictor.space)
-    else:
-        heard = engine.likelihoods(texts(), running=True)
-    for found in heard:
+    for scored in task.score_texts(engine, texts(), predictor.space):
         example = waiting.popleft()
-        measure.add(task.predict_targets([found], predictor.space), [task.find_reference(example)])
+        measure.add(task.predict_targets([scored], predictor.space), [task.find_reference(example)])
         if getattr(engine, "turns", False):
             both.append(example)
             if len(both) == CHUNK_TEXTS:
                 _evaluate_backward(predictor, measure, both)
         if on_example is not None or predictions is not None:
-            (answer,) = task.answers([found], predictor.space)
+            (answer,) = task.answers([scored], predictor.space)
             if on_example is not None:
                 on_example(example, answer)
             if predictions is not None:
@@ -145,7 +139,7 @@ def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Exampl
     task, engine = predictor.task, predictor.engine
     measure.backward = measure.backward or task.build_metric(predictor.space)
     found = engine.score_backward([one.text for one in examples])  # type: ignore[attr-defined]
-    gold = [task.find_reference(one) for one in examples]  # type: ignore[attr-defined]
+    gold = [task.find_reference(one) for one in examples]
     measure.backward.add(task.predict_targets(found, predictor.space), gold)
     examples.clear()
 
@@ -155,14 +149,6 @@ def label_json(label: Any) -> Any:
     if isinstance(label, GoldAnswers):
         return list(label.texts)
     return label.columns if isinstance(label, WordAnnotations) else label
-
-
-def gold_annotation(predictor: Predictor, example: Example, answer: Answer) -> Annotation:
-    """Return the gold annotation to draw beside an answer; of several, the predicted one."""
-    task: Any = predictor.task
-    if predictor.pairs:
-        return task.gold(example, predictor.space, answer)
-    return task.gold(example, predictor.space)
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
@@ -185,17 +171,10 @@ def _check_examples(examples: Iterable[Example]) -> Iterator[Example]:
         yield one
 
 
-def missing_label_error(task: Any, example: Example) -> UserError:
-    """Return the error for a row without a label."""
-    if hasattr(task, "missing_target_error"):
-        return task.missing_target_error(example)
-    return UserError(f"{example.where}: no label. Give the label column with --label.")
-
-
 def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: SkipCounter) -> Any:
     try:
         if example.label is None and example.tree is None:
-            raise missing_label_error(predictor.task, example)
+            raise predictor.task.missing_label_error(example)
         return predictor.task.target(example, predictor.space)
     except UserError:
         if on_bad_row == "error":

@@ -6,7 +6,7 @@ B rows   T tokens of a prompt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor, load
+from weft.tasks.language import LMVocabulary
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
 from weft.tokens.streaming_decoder import StreamingDecoder
 from weft.tokens.tokenizer import NO_OOV_WORDS
@@ -101,7 +103,8 @@ class Generator:
                 "predict`; what writes is trained with --recipe kneser-ney, gpt or seq2seq, say."
             )
         self.predictor, self.engine = predictor, predictor.engine
-        self.space = cast(Any, predictor.space)
+        assert isinstance(predictor.space, TargetVocabulary)
+        self.space = predictor.space
         self.tokenizer = self.space.tokenizer
         self.size, self.bos, self.eos = self.space.size
         self.continues = kind == "language"  # else it answers
@@ -116,7 +119,7 @@ class Generator:
             self.continuing = PromptContinuation(ngrams)
             self.size = ngrams.size
             # Without lines of its own, a text goes on from a line break.
-            self.bos = ngrams.marks.bos if self.space.lines else self.bos
+            self.bos = self.bos if self._is_running_text else ngrams.marks.bos
             return
         head = engine.model.head
         if head.is_bidirectional:
@@ -299,12 +302,9 @@ class Generator:
 
     def _engine_input(self, prompt: str | Example, where: str) -> Any:
         """Return the engine's input; records are parsed first."""
-        task: Any = self.predictor.task
         if isinstance(prompt, Example):
             return prompt  # a matrix
-        return (
-            task.model_input(prompt, self.space, where) if hasattr(task, "model_input") else prompt
-        )
+        return self.predictor.task.model_input(prompt, self.space, where)
 
     def _prefix_ids(self, prefix: str) -> list[int]:
         if not prefix:
@@ -365,13 +365,18 @@ class Generator:
                 )
 
     @property
+    def _is_running_text(self) -> bool:
+        """True if the model learned one text without ends, rather than lines."""
+        return isinstance(self.space, LMVocabulary) and not self.space.lines
+
+    @property
     def _forbidden_ids(self) -> list[int]:
         """Return the ids that must not be generated: special tokens and the unknown word."""
         vocabulary = self.tokenizer.vocabulary
         marks = {vocabulary.index(mark) for mark in SPECIALS if mark in vocabulary and mark != EOS}
         if not self.continues:
             marks.add(self.bos)
-        elif not self.space.lines:
+        elif self._is_running_text:
             marks.add(self.eos)  # running text never ends
         return sorted(marks)
 

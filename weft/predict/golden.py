@@ -14,6 +14,7 @@ from weft.errors import UserError, UserNote
 
 if TYPE_CHECKING:
     from weft.predict.predictor import Input, Predictor
+    from weft.protocols import LabelSpace
     from weft.tasks.task import Answer
 
 GOLDEN = "golden.jsonl"
@@ -92,19 +93,20 @@ def input_json(requested: Any) -> dict[str, str]:
 def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
     """Return answers in full precision, even if the engine usually runs in less."""
     with getattr(predictor.engine, "full_precision", contextlib.nullcontext)():
-        if hasattr(predictor.task, "golden_answers"):  # it gives vectors, and no answers
+        if predictor.task.gives_vectors:
             return predictor.task.golden_answers(predictor.embed(texts))
         return predictor(texts)
 
 
-def _answers_agree(now: Any, value: Any, before: np.ndarray, space: Any) -> bool:
+def _answers_agree(now: Any, value: Any, before: np.ndarray, space: "LabelSpace") -> bool:
     """Return True if two answers agree, or differ only in a near tie."""
     if now == value:
         return True
     if isinstance(now, float) and isinstance(value, float):
-        return abs(now - value) <= TOLERANCE * max(1.0, getattr(space, "deviation", abs(value)))
+        scale = abs(value) if space.deviation is None else space.deviation
+        return abs(now - value) <= TOLERANCE * max(1.0, scale)
     if isinstance(now, list):
-        if not hasattr(space, "threshold"):
+        if space.threshold is None:
             return False
         return bool((np.abs(before - space.threshold) <= TOLERANCE).any())
     top = np.sort(before)[-2:]

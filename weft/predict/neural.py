@@ -193,7 +193,7 @@ class NeuralEngine:
         ]
         return found[::-1]
 
-    def judged(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
+    def score_masked(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
         """Yield the masked-LM statistics of each document."""
         found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.traits.frame, phases=False)

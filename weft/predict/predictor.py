@@ -21,10 +21,11 @@ from weft.predict.golden import (
     input_json,
     replay_golden,
 )
+from weft.protocols import LabelSpace
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Annotation
-from weft.tasks.task import Answer, LabelSpace, Task, build_task
-from weft.text.example import Example, SkipCounter
+from weft.tasks.task import Answer, AnyTask, build_task
+from weft.text.example import Example
 from weft.text.formats.features import not_text_error
 from weft.text.formats.recognise import is_matrix_file
 from weft.tokens.truncate import load_length_limits
@@ -62,14 +63,14 @@ class Engine(Protocol):
 class Predictor:
     """A trained model of any kind: call it with texts, get an Answer for each."""
 
-    def __init__(self, engine: Engine, task: Task, space: LabelSpace, config: dict[str, Any]):
+    def __init__(self, engine: Engine, task: AnyTask, space: LabelSpace, config: dict[str, Any]):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
     def __repr__(self) -> str:
         config = self.config
         encoder = config.get("encoder", config.get("decoder", {})).get("kind", "")
         kind = config.get("classic", {}).get("kind", encoder)
-        labels = [one for one in self.labels if isinstance(one, str)]
+        labels = self.class_labels
         shown = ", ".join(labels[:MAX_LABELS_SHOWN]) + (
             ", …" if len(labels) > MAX_LABELS_SHOWN else ""
         )
@@ -111,12 +112,12 @@ class Predictor:
     @property
     def is_structured(self) -> bool:
         """True if it labels the words of a text."""
-        return hasattr(self.task, "gold")
+        return self.task.is_structured
 
     @property
     def pairs(self) -> bool:
         """True if its inputs are pairs of texts."""
-        return getattr(self.task, "pairs", False)
+        return self.task.pairs
 
     def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
         """Return checked inputs: matrices and pairs as Examples, records as JSON."""
@@ -125,7 +126,7 @@ class Predictor:
             Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
             for one in given
         ]  # fmt: skip
-        if getattr(self.task, "record", False):
+        if self.task.record:
             out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
         if self.pairs:
             out = [_as_pair(one, i) for i, one in enumerate(out, before + 1)]
@@ -138,14 +139,7 @@ class Predictor:
             return one
         if isinstance(one, Example) and is_matrix_file(one.file):
             raise not_text_error(one.file)
-        if hasattr(self.task, "model_input"):
-            return self.task.model_input(one, self.space, where)
-        if isinstance(one, str):
-            return one
-        ready = one
-        if one.tree is not None and self.is_structured and hasattr(self.task, "prepare"):
-            ready = self.task.prepare(one, SkipCounter())
-        return ready if self.is_structured and ready.words else one.text
+        return self.task.model_input(one, self.space, where)
 
     def embed(self, texts: Sequence[Input]) -> np.ndarray:
         """(texts, H) sentence vectors; of pairs, what a model of two texts makes of both."""
@@ -162,9 +156,14 @@ class Predictor:
         return self.engine.states(text)
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The class labels, if there are classes."""
-        return getattr(self.space, "entries", ())
+    def labels(self) -> tuple[str, ...] | tuple[tuple[str, ...], ...]:
+        """The class labels, or the tags of each column."""
+        return self.space.entries
+
+    @property
+    def class_labels(self) -> tuple[str, ...]:
+        """The labels of texts; () if the answers are not classes."""
+        return tuple(label for label in self.labels if isinstance(label, str))
 
     @property
     def parameters(self) -> int:
@@ -272,7 +271,7 @@ def _naming_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _load_space(task: Task, path: Path) -> LabelSpace:
+def _load_space(task: AnyTask, path: Path) -> LabelSpace:
     """Load the label space of a model from labels.json."""
     saved = _read_json(path)
     if not isinstance(saved, dict):
@@ -296,9 +295,9 @@ def _as_pair(given: Any, number: int) -> Example:
     )
 
 
-def chunk_size(space: Any) -> int:
+def chunk_size(space: LabelSpace) -> int:
     """Return how many texts are answered together: fewer where each has very many scores."""
-    labels = len(getattr(space, "entries", ())) or 1
+    labels = len(space.entries) or 1
     return max(1, min(CHUNK_TEXTS, MAX_CHUNK_SCORES // labels))
 
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from weft.errors import UserError
+from weft.tasks.task import AnyTask
 from weft.text.annotation.trees import Tree, iter_nodes, parse
 from weft.text.example import Example, SkipCounter
 
@@ -16,25 +17,27 @@ Parser = Callable[[list[str]], list[Any]]  # texts -> Answers with trees
 
 def preprocess(
     examples: Iterable[Example],
-    task: Any,
+    task: AnyTask,
     tally: SkipCounter,
     on_bad_row: str = "error",
     parser: Parser | None = None,
 ) -> Iterator[Example]:
     """Yield the examples as the task reads them; unreadable ones are an error or skipped."""
-    prepare = getattr(task, "prepare", None)
-    if prepare is None:
-        yield from examples
-        return
+    for example in examples if parser is None else _parse_in_chunks(examples, parser):
+        try:
+            ready = task.prepare(example, tally)
+        except UserError:
+            if on_bad_row == "error":
+                raise
+            tally.add("rows the task cannot read skipped", example.where)
+        else:
+            yield ready
+
+
+def _parse_in_chunks(examples: Iterable[Example], parser: Parser) -> Iterator[Example]:
     stream = iter(examples)
     while chunk := list(islice(stream, PARSE_CHUNK_TEXTS)):
-        for example in chunk if parser is None else add_parses(chunk, parser):
-            try:
-                yield prepare(example, tally)
-            except UserError:
-                if on_bad_row == "error":
-                    raise
-                tally.add("rows the task cannot read skipped", example.where)
+        yield from add_parses(chunk, parser)
 
 
 def add_parses(examples: Sequence[Example], parser: Parser) -> list[Example]:

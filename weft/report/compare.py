@@ -43,6 +43,7 @@ from weft.report.analysis.model_analysis import analyse_model
 from weft.report.pages.compare import ComparisonPage, render
 from weft.run.data import Data, choose_columns, example_source, read_mode, validate
 from weft.run.split import Splits, choose_holdout
+from weft.run.target_tokenizer import learn_space
 from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
 from weft.storage import copy_folder, lock_folder, write_text
@@ -212,7 +213,7 @@ def _check_metric(metric: str, config: Config, dataset: ComparisonData) -> None:
     sections = resolve_config(config)
     sections["task"] |= infer_task_settings(config, dataset.splits.train)
     task = build_task(sections)
-    metrics = task.build_metric(task.space(dataset.splits.train())).compute(resamples=0)
+    metrics = task.build_metric(learn_space(task, dataset.splits.train)).compute(resamples=0)
     if metric not in metrics:
         raise unknown_name("metric", metric, metrics, "--metric")
 

@@ -104,12 +104,12 @@ class ClassicRun:
     @property
     def is_structured(self) -> bool:
         """True if the task labels the words of a text."""
-        return hasattr(self.task, "gold")
+        return self.task.is_structured
 
     @property
     def pairs(self) -> bool:
         """True if the task has two input texts."""
-        return getattr(self.task, "pairs", False)
+        return self.task.pairs
 
     def _check_task(self) -> None:
         kind = self.section["kind"]
@@ -179,7 +179,8 @@ class ClassicRun:
             tally.enabled = True
         examples = source() if source is not None else iter(())
         texts = (example.text for example in self.logger.reading(examples, "reading"))
-        tokenizer = self.space.tokenizer  # type: ignore[attr-defined]
+        tokenizer = self.space.tokenizer
+        assert tokenizer is not None, "a language model has one"
         while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
             yield from tokenizer.ids(chunk)
         if tally is not None:

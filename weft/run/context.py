@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.protocols import LabelSpace
 from weft.run.data import Data
 from weft.run.split import Splits
-from weft.tasks.task import LabelSpace, Task
+from weft.tasks.task import AnyTask
 from weft.text.example import SkipCounter
 from weft.train.logger import RunLogger
 from weft.train.settings import Settings
@@ -20,7 +21,7 @@ class RunContext:
 
     data: Data
     settings: Settings
-    task: Task
+    task: AnyTask
     space: LabelSpace
     splits: Splits
     folder: Path

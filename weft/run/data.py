@@ -9,7 +9,9 @@ from typing import Any, Literal
 from weft import registry
 from weft.doctor.checks.label_variants import fold_label
 from weft.errors import UserError
+from weft.protocols import LabelSpace, ReadMode
 from weft.tasks.classify import Classify
+from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
@@ -23,9 +25,6 @@ from weft.text.reading_plan import adapt_columns, plan_reading
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
-# With labels; texts whatever their labels, blank ones left out; lines with their breaks; or
-# documents with a sentence a line.
-ReadMode = Literal["labelled", "texts", "running", "documents"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str
     The choice is saved with the model, so that other files are read in the same way.
     """
     manner = read_mode(task)
-    pairs = getattr(registry.find("task", task["kind"]), "pairs", False)
+    pairs = find_task(task["kind"]).pairs
     second: SecondFile = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
     data = replace(data, second=second)
     files = resolve_files(data.train, data.target)
@@ -223,17 +222,22 @@ def _skip_blank(
         raise UserError(f"{path}: every text is blank. Give it at least one that is not.")
 
 
+def find_task(kind: str) -> type[AnyTask]:
+    """Return the class of a task."""
+    return registry.find("task", kind)
+
+
 def read_mode(task: Mapping[str, Any]) -> ReadMode:
     """Return how the files of a [task] section are read."""
-    if not hasattr(registry.find("task", task["kind"]), "read_mode"):
+    if find_task(task["kind"]).read_mode == "labelled":
         return "labelled"
-    return registry.build("task", task, tokenizer={}).read_mode
+    built: AnyTask = registry.build("task", task, tokenizer={})
+    return built.read_mode
 
 
 def has_classes(task: Mapping[str, Any]) -> bool:
     """Return True if the labels of a [task] section are classes, which all need training rows."""
-    kind = registry.find("task", task["kind"])
-    return isinstance(kind, type) and issubclass(kind, Classify)
+    return issubclass(find_task(task["kind"]), Classify)
 
 
 def labelled_only(
@@ -263,10 +267,10 @@ def require_rows(rows: Iterator[Example], data: Data) -> Iterator[Example]:
     return chain([first], rows)
 
 
-def unused_second_text(examples: Source, task: Any) -> str:
+def unused_second_text(examples: Source, task: AnyTask) -> str:
     """Return a note if rows have a second text that the task does not read, else ""."""
     first = next(examples(), None)
-    if first is None or first.other is None or getattr(task, "pairs", False):
+    if first is None or first.other is None or task.pairs:
         return ""
     reads = "--recipe towers, or another of the task 'pair-classify', reads both"
     if isinstance(first.label, GoldAnswers):
@@ -274,10 +278,10 @@ def unused_second_text(examples: Source, task: Any) -> str:
     return f"note: each row has a second text, which this task does not read; {reads}"
 
 
-def near_duplicate_labels(space: Any) -> str:
+def near_duplicate_labels(space: LabelSpace) -> str:
     """Return a note if labels differ only in case, spaces or Unicode form, else ""."""
     groups: dict[str, list[str]] = {}
-    for label in getattr(space, "entries", ()):
+    for label in space.entries:
         groups.setdefault(fold_label(str(label)), []).append(f"'{label}'")
     found = [" and ".join(group) for group in groups.values() if len(group) > 1]
     if not found:

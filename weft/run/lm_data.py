@@ -11,10 +11,12 @@ from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.errors import UserError
 from weft.inference.lm_scoring import reverse_text, score_texts
 from weft.model import Model
+from weft.protocols import LabelSpace
 from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.runtime import Runtime
-from weft.tasks.language import sum_cost
+from weft.tasks.language import LanguageModelling, LMMetric, LMVocabulary, sum_cost
+from weft.tasks.task import AnyTask
 from weft.text.example import Example
 from weft.train.settings import Settings
 
@@ -28,7 +30,7 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
     forms = None
     if head.pieces is not None:
         _check_lines(run)
-        space: Any = run.space
+        space = _vocabulary(run.space)
         head.decoder.set_vocabulary(
             [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
         )
@@ -48,8 +50,13 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
     return out.close()
 
 
+def _vocabulary(space: LabelSpace) -> LMVocabulary:
+    assert isinstance(space, LMVocabulary)
+    return space
+
+
 def _check_lines(run: RunContext) -> None:
-    if not run.space.lines:  # type: ignore[attr-defined]
+    if not _vocabulary(run.space).lines:
         raise UserError(
             "The decoder 'elmo' learns where a sentence begins and ends: one a line, with "
             "task.lines = true. Without, it would be used on marks that it has never met."
@@ -87,7 +94,7 @@ def _tokenise(
     run: RunContext, source: Source, name: str, written: bool
 ) -> Iterator[tuple[Example, np.ndarray, list[str]]]:
     """Yield each text with its ids and, if `written`, its tokens; count texts of unknown words."""
-    space: Any = run.space
+    space = _vocabulary(run.space)
     run.tally.enabled = True
     rows = run.logger.reading(source(), f"tokenising {name}")
     while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
@@ -116,17 +123,24 @@ def windows_per_batch(tokens: int, window: int, settings: Settings) -> int:
     return max(1, min(settings.batch_size, settings.max_tokens // window, tokens))
 
 
-def evaluate(model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime) -> Any:
+def evaluate(
+    model: Model, store: TokenStore, task: AnyTask, space: LabelSpace, runtime: Runtime
+) -> LMMetric:
     """Return the metrics of running text, in both directions for a bidirectional model."""
-    measure = _evaluate_direction(model, store, task, space, runtime)
+    assert isinstance(task, LanguageModelling)
+    vocabulary = _vocabulary(space)
+    measure = _evaluate_direction(model, store, task, vocabulary, runtime)
     if model.head.has_backward_lm:
-        measure.backward = _evaluate_direction(model, store, task, space, runtime, backward=True)
+        measure.backward = _evaluate_direction(
+            model, store, task, vocabulary, runtime, backward=True
+        )
     return measure
 
 
 def _evaluate_direction(
-    model: Model, store: TokenStore, task: Any, space: Any, runtime: Runtime, backward: bool = False
-) -> Any:
+    model: Model, store: TokenStore, task: LanguageModelling, space: LMVocabulary, runtime: Runtime,
+    backward: bool = False,
+) -> LMMetric:  # fmt: skip
     measure, head = task.build_metric(space), model.head
     widest: Any = getattr(head.decoder, "widest", 0)
     last = space.size[2] if space.lines else -1
@@ -139,8 +153,8 @@ def _evaluate_direction(
         return reverse_text(found) if backward else found
 
     order = range(len(store))[:: -1 if backward else 1]
-    heard = score_texts(model, map(tokens, order), runtime, running=True, backward=backward)
-    for i, logps in zip(order, heard, strict=True):
+    scored = score_texts(model, map(tokens, order), runtime, running=True, backward=backward)
+    for i, logps in zip(order, scored, strict=True):
         ids = reverse_text(store.row(i)) if backward else store.row(i)
         measure.add([sum_cost(ids, logps, last, space.unknown)], [store.targets[i].tolist()])
     return measure

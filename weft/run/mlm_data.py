@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.batch.documents import Documents, encode_documents
-from weft.batch.mlm_collator import MLMLoader
+from weft.batch.mlm_collator import Masking, MLMLoader
 from weft.errors import UserError
 from weft.inference.mlm_scoring import score_documents
+from weft.metrics import Metric
 from weft.model import Model
+from weft.protocols import LabelSpace
 from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.run.lm_data import few_updates_note, windows_per_batch
 from weft.runtime import Runtime
-from weft.tasks.mlm import EVALUATION_SEED, MLMStats
+from weft.tasks.mlm import EVALUATION_SEED, MaskedLM, MLMStats, MLMVocabulary
+from weft.tasks.task import AnyTask
 from weft.train.settings import Settings
 
 
@@ -31,31 +34,37 @@ def check_parts(full: dict[str, Any]) -> None:
         )
 
 
+def _masked_lm(task: AnyTask) -> MaskedLM:
+    assert isinstance(task, MaskedLM)
+    return task
+
+
 def tokenise_documents(run: RunContext, source: Source | None, name: str) -> Documents | None:
     """Return the tokenised documents of a split."""
     if source is None:
         return None
-    space: Any = run.space
-    task: Any = run.task
+    task, tokenizer = _masked_lm(run.task), run.space.tokenizer
+    assert tokenizer is not None
 
     def texts() -> Iterator[tuple[str, int]]:
         for example in run.logger.reading(source(), f"tokenising {name}"):
             yield example.text, example.line
 
     run.tally.enabled = True
-    found = encode_documents(texts(), space.tokenizer, task.whole_words, run.folder)
+    found = encode_documents(texts(), tokenizer, task.whole_words, run.folder)
     run.tally.enabled = False
     return found
 
 
 def training_documents(run: RunContext, model: Model) -> Documents:
     """Return the training documents; raise UserError if there are too few."""
-    task: Any = run.task
+    task = _masked_lm(run.task)
     limit = model.max_positions
     if limit is not None and task.longest > limit:
-        name = "window" if task.window > limit else "long_window"
+        short = task.window > limit
+        name, width = ("window", task.window) if short else ("long_window", task.long_window)
         raise UserError(
-            f"task.{name} is {getattr(task, name)}, but the model reads at most {limit} tokens. "
+            f"task.{name} is {width}, but the model reads at most {limit} tokens. "
             "Lower it, or raise embedder.max_positions."
         )
     found = tokenise_documents(run, run.splits.train, "train")
@@ -72,19 +81,26 @@ def training_documents(run: RunContext, model: Model) -> Documents:
     return found
 
 
+def _masking(task: AnyTask, space: LabelSpace, model: Model, phases: bool) -> Masking:
+    assert isinstance(space, MLMVocabulary)
+    return _masked_lm(task).masking(space, model.traits.frame, phases)
+
+
 def make_batches(
-    found: Documents, model: Model, task: Any, space: Any, settings: Settings
+    found: Documents, model: Model, task: AnyTask, space: LabelSpace, settings: Settings
 ) -> MLMLoader:
     """Return the batches of masked documents."""
-    masking = task.masking(space, model.traits.frame)
-    rows = windows_per_batch(found.size, task.window, settings)
+    masking = _masking(task, space, model, phases=True)
+    rows = windows_per_batch(found.size, masking.window, settings)
     return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
 
-def evaluate(model: Model, found: Documents, task: Any, space: Any, runtime: Runtime) -> Any:
+def evaluate(
+    model: Model, found: Documents, task: AnyTask, space: LabelSpace, runtime: Runtime
+) -> Metric:
     """Return the metrics of documents, with the same tokens masked every time."""
     measure = task.build_metric(space)
-    masking = task.masking(space, model.traits.frame, phases=False)
+    masking = _masking(task, space, model, phases=False)
     rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)
-    measure.add([MLMStats(*row) for row in rows.tolist()])
+    measure.add([MLMStats(*row) for row in rows.tolist()], ())
     return measure

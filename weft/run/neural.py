@@ -115,8 +115,9 @@ class NeuralRun:
         saved = run.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
             return Tokenizer.load(saved), WordSegmenter.load(saved.with_name(SEGMENTER_FILE))
-        if getattr(run.space, "shared", False) or vector_section(self.parts) is not None:
-            tokenizer = run.space.tokenizer  # type: ignore[attr-defined]
+        if run.space.shared or vector_section(self.parts) is not None:
+            assert run.space.tokenizer is not None, "answers are texts"
+            tokenizer = run.space.tokenizer
             saved.parent.mkdir(exist_ok=True)
             tokenizer.save(saved)
             return tokenizer, None
@@ -127,17 +128,16 @@ class NeuralRun:
         section = dict(self.parts["tokenizer"])
         if path := section.pop("path", ""):
             tokenizer = Tokenizer.load(Path(path))
-            for _ in examples if hasattr(run.task, "gold") else ():
+            for _ in examples if run.task.is_structured else ():
                 pass
         else:
             kind = registry.build("tokenizer", section)
-            plain: Any = getattr(run.space, "without_marks", str)
             tokenizer = kind.train(
-                plain(text)
+                run.space.without_marks(text)
                 for example in examples
                 for text in example.words or self._texts_of(example)
             )
-        if slots := getattr(run.space, "slots", ()):
+        if slots := run.space.slots:
             tokenizer = tokenizer.with_words([mark_slot(slot) for slot in slots])
         saved.parent.mkdir(exist_ok=True)
         tokenizer.save(saved)
@@ -147,7 +147,7 @@ class NeuralRun:
 
     def _texts_of(self, example: Example) -> tuple[str, ...]:
         """Return the text of an example, or both texts for a pair task."""
-        two = getattr(self.context.task, "pairs", False) and example.other is not None
+        two = self.context.task.pairs and example.other is not None
         return (example.text, example.other or "") if two else (example.text,)
 
     def build_model(self, tokenizer: Tokenizer, resume: bool = False) -> Model:

@@ -15,6 +15,8 @@ from weft.metrics.perplexity import count_text
 from weft.metrics.sentence_counts import Statistic
 from weft.run.data import Data
 from weft.run.split import file_digest
+from weft.tasks.task import AnyTask
+from weft.tasks.text_metrics import TextMetrics
 from weft.text.formats.parallel import resolve_files
 
 TEXT_TASKS = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
@@ -69,7 +71,7 @@ def initial_checkpoint(full: Mapping[str, Any]) -> str:
 
 
 def sentence_measure(
-    task: Any, metric: str, seeds: Sequence[Sequence[Answer]]
+    task: AnyTask, metric: str, seeds: Sequence[Sequence[Answer]]
 ) -> SentenceMetric | None:
     """Return the per-text counts behind a corpus metric, averaged over the seeds.
 
@@ -95,7 +97,10 @@ def sentence_measure(
 
 
 def compare_systems(
-    task: Any, metric: str, first: Sequence[Sequence[Answer]], second: Sequence[Sequence[Answer]]
+    task: AnyTask,
+    metric: str,
+    first: Sequence[Sequence[Answer]],
+    second: Sequence[Sequence[Answer]],
 ) -> PairedComparison | None:
     """Compare two systems by paired bootstrap, each with the answers of its seeds."""
     one, other = (sentence_measure(task, metric, seeds) for seeds in (first, second))
@@ -104,14 +109,15 @@ def compare_systems(
     return compare_paired(one, other, metric)
 
 
-def _metric_of(task: Any, metric: str) -> SentenceMetric | None:
+def _metric_of(task: AnyTask, metric: str) -> SentenceMetric | None:
     """Return a new accumulator of one metric of a task."""
     if "perplexity" in metric:
-        return NatsPerWord(metric, getattr(task, "lines", True))
+        return NatsPerWord(metric, task.lines)
     whole = task.build_metric(None)  # nothing of the answers' space is needed: they are texts here
-    whole = getattr(whole, "combined", whole)
-    for each in getattr(whole, "metrics", (whole,)):
-        plain = isinstance(each, SentenceMetric) and type(each).table is SentenceMetric.table
-        if plain and metric in each.statistics():
+    for each in whole.metrics if isinstance(whole, TextMetrics) else (whole,):
+        # A metric with a table of its own is no sum of rows.
+        if not isinstance(each, SentenceMetric) or type(each).table is not SentenceMetric.table:
+            continue
+        if metric in each.statistics():
             return each
     return None

@@ -14,10 +14,11 @@ from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError
 from weft.model import UNKNOWN_ID, Model
 from weft.predict.neural import passage_window
+from weft.protocols import LabelSpace
 from weft.run.data import Data, Source, labelled_only
 from weft.tasks.annotation import Decoded
-from weft.tasks.extractive_qa import PassageWindow, choose_spans, locate_question
-from weft.tasks.task import LabelSpace, Task
+from weft.tasks.extractive_qa import ExtractiveQA, PassageWindow, choose_spans, locate_question
+from weft.tasks.task import AnyTask
 from weft.text.example import UNKNOWN_WORDS, Example, SkipCounter
 from weft.train.logger import RunLogger
 
@@ -40,7 +41,7 @@ class DevReference:
 class SplitTokeniser:
     """Tokenises the splits of one run into stores."""
 
-    task: Task
+    task: AnyTask
     space: LabelSpace
     data: Data
     folder: Path
@@ -61,13 +62,13 @@ class SplitTokeniser:
                 'data.truncate = "windows" would write a text for every window. Choose another, '
                 'such as "head".'
             )
-        if hasattr(self.task, "locate_answer") and self.index.policy == "head+tail":
+        if isinstance(self.task, ExtractiveQA) and self.index.policy == "head+tail":
             raise UserError(
                 'data.truncate = "head+tail" would let an answer reach over what is not read. '
                 'Choose another, such as "windows".'
             )
         self.examples = 0
-        columns = getattr(self.space, "width", 0) if model.traits.is_structured else 0
+        columns = self.space.width if model.traits.is_structured else 0
         trees = model.traits.input_kind == "trees"
         store = TokenStore(
             self.index.subtoken_kinds, self.folder, columns=columns, trees=trees,
@@ -88,10 +89,10 @@ class SplitTokeniser:
 
     def _training_instances(self, rows: Iterator[Example], name: str) -> Iterator[Example]:
         """Yield one example per reference for training; for evaluation, group the references."""
-        task: Any = self.task
-        if name == "train" and hasattr(task, "training_instances"):
-            return (lesson for example in rows for lesson in task.training_instances(example))
-        return task.group_references(rows) if hasattr(task, "group_references") else rows
+        task = self.task
+        if name == "train":
+            return (instance for example in rows for instance in task.training_instances(example))
+        return task.group_references(rows)
 
     def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
         for example in examples:
@@ -128,18 +129,18 @@ class SplitTokeniser:
     ) -> None:
         """Append rows of tokens, or of vectors."""
         self._check_lengths(chunk)
-        task: Any = self.task
+        task = self.task
         for row in self._index([example for example, _ in chunk]):
             example, target = chunk[row.text]
             window = None
-            if hasattr(task, "locate_answer"):
+            if isinstance(task, ExtractiveQA):
                 window = passage_window(
                     self.model, row, example.other or "", self.examples + row.text
                 )
                 target = self._locate_answer(target, window, example, name)
                 if target is None:
                     continue
-            if name == "dev" and hasattr(task, "find_reference"):
+            if name == "dev" and task.has_references:
                 self.dev_references.append(
                     DevReference(task.find_reference(example), row.words, example.fields, window)
                 )

@@ -24,14 +24,16 @@ from weft import registry
 from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.metrics import MetricValue
-from weft.predict.evaluate import evaluate, missing_label_error
+from weft.predict.evaluate import evaluate
 from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
 from weft.predict.preprocess import preprocess
 from weft.progress import with_progress
+from weft.protocols import LabelSpace, ReadMode
 from weft.run.context import EvalCallback, RunContext
 from weft.run.data import (
     Data,
     Source,
+    find_task,
     labelled_only,
     near_duplicate_labels,
     read_mode,
@@ -42,8 +44,9 @@ from weft.run.data import (
 from weft.run.folder import check_writable, clear_folder, explain_failures
 from weft.run.settings import read_settings
 from weft.run.split import Splits, open_splits
+from weft.run.target_tokenizer import learn_space
 from weft.storage import atomic_jsonl, lock_folder, write_text
-from weft.tasks.task import LabelSpace, Task, build_task
+from weft.tasks.task import AnyTask, build_task
 from weft.text.annotation import trees
 from weft.text.example import Example, SkipCounter
 from weft.text.formats import features
@@ -132,13 +135,7 @@ def _train(
         parser = _load_parser(data.parser, task, device)
         splits = _preprocess_splits(splits, task, tally, data, parser)
         skip = data.on_bad_row == "skip"
-        rows = (
-            require_rows(labelled_only(splits.train, data, tally, manner), data)
-            if skip
-            else splits.train()
-        )
-        place = f"reading {data.train or 'the training part'}"
-        space = task.space(with_progress(rows, place, quiet))
+        space = learn_space(task, _training_rows(splits.train, data, tally, manner, quiet))
         _check_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
@@ -201,6 +198,19 @@ def _train(
         predictor = Predictor(engine, task, space, full)
         with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
             return _evaluate_and_save(predictor, context, record)
+
+
+def _training_rows(
+    train: Source, data: Data, tally: SkipCounter, mode: ReadMode, quiet: bool
+) -> Source:
+    """Return the rows to learn the label space from, read with a progress bar."""
+
+    def rows() -> Iterator[Example]:
+        skip = data.on_bad_row == "skip"
+        kept = require_rows(labelled_only(train, data, tally, mode), data) if skip else train()
+        return with_progress(kept, f"reading {data.train or 'the training part'}", quiet)
+
+    return rows
 
 
 def resolve_config(config: Config) -> dict[str, Any]:
@@ -277,11 +287,12 @@ def _evaluate_and_save(
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
     reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
-    ask: Any = getattr(
-        predictor.task, "golden_input", lambda example: _golden_input(example, reads)
-    )
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
-    texts = (ask(example) for example in chain(dev, splits.train()))
+    texts = (
+        _golden_input(example, reads) if text is None else text
+        for example in chain(dev, splits.train())
+        for text in (predictor.task.golden_input(example),)
+    )
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
     predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
     logger.info(f"model saved in {folder / 'model'}")
@@ -301,7 +312,7 @@ def _golden_input(example: Example, reads: str) -> str | tuple[str, str]:
     return example.text
 
 
-def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
+def _load_parser(folder: str, task: AnyTask, device: str) -> Predictor | None:
     """Load the parser for texts without trees, if one is configured."""
     if not folder:
         return None
@@ -311,19 +322,19 @@ def _load_parser(folder: str, task: Task, device: str) -> Predictor | None:
             f"data.parser: {folder} is a model of the task '{found.config['task']['kind']}'. Trees "
             "come from one of the task 'constituency'."
         )
-    if not hasattr(task, "prepare"):
+    if not task.reads_trees:
         raise UserError("data.parser makes trees, which this task does not read. Leave it out.")
     return found
 
 
 def _preprocess_splits(
-    splits: Splits, task: Task, tally: SkipCounter, data: Data, parser: Predictor | None
+    splits: Splits, task: AnyTask, tally: SkipCounter, data: Data, parser: Predictor | None
 ) -> Splits:
     """Return the splits preprocessed for the task."""
 
     def of(source: Source | None) -> Source | None:
-        if source is None or not hasattr(task, "prepare"):
-            return source
+        if source is None:
+            return None
         if parser is None:
             return lambda: preprocess(source(), task, tally, data.on_bad_row)
         kept: list[Any] = []  # parsed once
@@ -348,16 +359,14 @@ def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
     """Tune the decision threshold on dev; only scores and targets are kept in memory."""
     scores: list[Any] = []
     targets: list[Any] = []
-    task: Any = predictor.task
+    task = predictor.task
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK_TEXTS)):
         kept = []
         for example in chunk:
             with contextlib.suppress(UserError):
                 target = task.target(example, predictor.space)
-                targets.append(
-                    task.find_reference(example) if hasattr(task, "find_reference") else target
-                )
+                targets.append(task.find_reference(example) if task.has_references else target)
                 kept.append(example if predictor.pairs else example.text)
         if kept:
             scores.append(predictor.engine.scores(kept).scores)
@@ -392,11 +401,11 @@ def _model_sections(config: Config) -> dict[str, Any]:
 
 def infer_task_settings(config: Config, source: Source) -> dict[str, Any]:
     """Infer task settings from the training file that the configuration does not set."""
-    task: Any = registry.find("task", config["task"].get("kind", "classify"))
-    return task.infer(config["task"], source()) if hasattr(task, "infer") else {}
+    task = find_task(config["task"].get("kind", "classify"))
+    return task.infer(config["task"], source())
 
 
-def _check_parts(full: dict[str, Any], task: Task) -> None:
+def _check_parts(full: dict[str, Any], task: AnyTask) -> None:
     """Raise UserError unless head and pool fit the task: per word, or per text."""
     kind = full["task"]["kind"]
     if kind == "language":
@@ -419,14 +428,14 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
 
         check_parts(full)
         return
-    if "pair" in full and not getattr(task, "pairs", False):
+    if "pair" in full and not task.pairs:
         raise UserError(
             f"[pair] says how two texts meet, and the task '{kind}' is about one. Remove [pair], "
             "or set task.kind to 'pair-classify', 'pair-score' or 'span'."
         )
     head, pool = full["head"]["kind"], full["pool"]["kind"]
     own = getattr(registry.find("head", head), "task", "")
-    by_word = hasattr(task, "gold")
+    by_word = task.is_structured
     if own != kind if by_word else bool(own):
         message = f"answers the task '{own}'" if own else "answers about the text as a whole"
         raise UserError(
@@ -439,20 +448,20 @@ def _check_parts(full: dict[str, Any], task: Task) -> None:
         raise UserError(f"The task '{kind}' asks {needs}: {fix}.")
 
 
-def _check_metric(name: str, task: Task, space: LabelSpace) -> None:
+def _check_metric(name: str, task: AnyTask, space: LabelSpace) -> None:
     known = task.build_metric(space).compute(resamples=0)
     if name and name not in known:
         raise unknown_name("metric", name, known, "train.metric")
 
 
-def _check_labels(task: Task, space: LabelSpace, splits: Splits, mode: str) -> None:
+def _check_labels(task: AnyTask, space: LabelSpace, splits: Splits, mode: str) -> None:
     """Raise UserError for unknown or missing labels in dev and test before training starts."""
     for source in (splits.dev, splits.test):
         for example in source() if source else ():
             if example.label is not None:
                 task.target(example, space)
             elif mode == "labelled" and example.tree is None:
-                raise missing_label_error(task, example)
+                raise task.missing_label_error(example)
 
 
 def _check_same_model(folder: Path, full: dict[str, Any]) -> None:

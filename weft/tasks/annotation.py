@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.jsonio import JsonObject
+from weft.protocols import Saved
 from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
 
 CharSpan = tuple[int, int]  # characters from, up to
@@ -45,13 +47,14 @@ class Annotation:
     tree: Tree | None = None  # of constituents, or with a label at every node
     scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the non-empty fields as plain values."""
-        out = {name: list(getattr(self, name)) for name in JSON_FIELDS if getattr(self, name)}
-        return {"kind": self.kind} | out | ({"tree": format(self.tree)} if self.tree else {})
+        out: JsonObject = {"kind": self.kind}
+        out |= {name: list(getattr(self, name)) for name in JSON_FIELDS if getattr(self, name)}
+        return out | ({"tree": format(self.tree)} if self.tree else {})
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], text: str = "") -> "Annotation":
+    def from_json(cls, saved: Saved, text: str = "") -> "Annotation":
         """Restore what `to_json` wrote, with the text that its offsets refer to."""
         rows = {name: tuple(map(_as_tuple, saved.get(name, ()))) for name in JSON_FIELDS}
         tree = _parse_tree(saved["tree"]) if "tree" in saved else None

@@ -4,18 +4,27 @@ n texts   C labels
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.errors import UserError, near_miss
+from weft.jsonio import JsonObject
 from weft.metrics import ClassificationMetric, MultiLabelMetric
+from weft.protocols import LabelSpace, Saved, Section, Task
 from weft.registry import register
-from weft.tasks.task import Answer, LabelCheck, Loss, add_auxiliary_loss, check_auxiliary
+from weft.tasks.task import (
+    Answer,
+    LabelCheck,
+    Loss,
+    add_auxiliary_loss,
+    check_auxiliary,
+    without_auxiliary,
+)
 from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.line_source import SKIP_HINT
 
@@ -23,17 +32,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.batch import LabelledBatch
+    from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 
 MAX_LISTED_LABELS = 20  # labels listed in a message
 INSPECTED_EXAMPLES = 1000  # examples whose labels say whether texts have several
 
 
 @dataclass(frozen=True)
-class ClassSpace:
-    """The labels in order (numbers by value, the rest by letter) and where 'yes' begins."""
+class ClassSpace(LabelSpace):
+    """The labels in order (numbers by value, the rest by letter) and the decision threshold."""
 
-    entries: tuple[str, ...]
-    threshold: float = 0.5  # several labels: those at least this probable are given
+    entries: tuple[str, ...] = field()
+    threshold: float = 0.5  # several labels: those at least this probable are predicted
 
     @property
     def size(self) -> int:
@@ -43,16 +53,16 @@ class ClassSpace:
     def index(self) -> dict[str, int]:
         return {entry: i for i, entry in enumerate(self.entries)}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"entries": list(self.entries), "threshold": self.threshold}
 
 
 @register("task", "classify")
-class Classify:
+class Classify(Task[ClassSpace]):
     """One label a text, or several (`multi_label = true`).
 
-    With `auxiliary` the language model that it starts from goes on to learn: so much of what a
-    token of the text costs it is added to the loss (Radford et al. 2018).
+    `auxiliary` weighs the loss of the language model that it starts from, which goes on to learn
+    (Radford et al. 2018).
     """
 
     head = "linear"
@@ -70,8 +80,8 @@ class Classify:
         self.has_threshold = multi_label
 
     @staticmethod
-    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
-        """Several labels a text, where one of the first is a list and nothing else is said."""
+    def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
+        """Infer several labels a text if one of the first is a list, unless configured."""
         if "multi_label" in settings:
             return {}
         return {
@@ -95,7 +105,7 @@ class Classify:
             raise UserError(f"{seen.file}: every example has an empty set of labels.")
         return ClassSpace(tuple(sorted(entries, key=_sort_key(entries))))
 
-    def load_space(self, saved: dict[str, Any]) -> ClassSpace:
+    def load_space(self, saved: Saved) -> ClassSpace:
         try:
             space = ClassSpace(tuple(map(str, saved["entries"])), float(saved["threshold"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -115,12 +125,12 @@ class Classify:
         row[picked] = 1
         return row
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
         """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
-        own = self._answered(getattr(scores, "scores", scores), batch)
-        return add_auxiliary_loss(own, scores, self.auxiliary)
+        loss = self._label_loss(without_auxiliary(scores), batch)
+        return add_auxiliary_loss(loss, scores, self.auxiliary)
 
-    def _answered(self, scores: "Tensor", batch: "LabelledBatch") -> Loss:
+    def _label_loss(self, scores: "Tensor", batch: "LabelledBatch") -> Loss:
         from torch.nn import functional as F
 
         scores = scores.float()  # (n, C)
@@ -150,17 +160,23 @@ class Classify:
 
     def predict_targets(self, scores: np.ndarray, space: ClassSpace) -> np.ndarray:
         """The best label's index (n,), or rows of zeros and ones (n, C)."""
+        predicted: np.ndarray
         if self.multi_label:
-            return (self.probabilities(scores) >= space.threshold).astype(np.int64)
-        return scores.argmax(1)
+            predicted = (self.probabilities(scores) >= space.threshold).astype(np.int64)
+        else:
+            predicted = scores.argmax(1)
+        return predicted
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
         scores = np.asarray(scores, dtype=np.float64)
+        probs: np.ndarray
         if self.multi_label:
-            return np.exp(-np.logaddexp(0, -scores))
-        raised = np.exp(scores - scores.max(1, keepdims=True))
-        return raised / raised.sum(1, keepdims=True)
+            probs = np.exp(-np.logaddexp(0, -scores))
+            return probs
+        raised: np.ndarray = np.exp(scores - scores.max(1, keepdims=True))
+        probs = raised / raised.sum(1, keepdims=True)
+        return probs
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
         """Several labels: the threshold with the best micro-F1 on held-out scores."""
@@ -227,18 +243,18 @@ def best_threshold(probs: np.ndarray, right: np.ndarray) -> float:
 
 def _answer_label_set(row: np.ndarray, space: ClassSpace) -> Answer:
     """Every label over the threshold, most probable first."""
-    given = row >= space.threshold
+    chosen = row >= space.threshold
     order = np.argsort(-row, kind="stable")
-    value = tuple(space.entries[i] for i in order.tolist() if given[i])
-    whole = float(np.where(given, row, 1 - row).prod())
+    value = tuple(space.entries[i] for i in order.tolist() if chosen[i])
+    whole = float(np.where(chosen, row, 1 - row).prod())
     return Answer(value, whole, scores=tuple(row.tolist()))
 
 
-def _sort_key(entries: Iterable[str]) -> Any:
+def _sort_key(entries: Iterable[str]) -> Callable[[str], tuple[float, str]]:
     """Sort by value when every label is a number, by letter otherwise."""
     if all(_is_number(entry) for entry in entries):
         return lambda entry: (float(entry), entry)
-    return str
+    return lambda entry: (0.0, entry)
 
 
 def _is_number(text: str) -> bool:

@@ -6,7 +6,6 @@ T words   K labelled spans
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from weft.errors import UserError
 from weft.metrics.structure.brackets import BracketedTree, BracketF1
 from weft.metrics.structure.tags import TagAccuracy
 from weft.metrics.value import MetricValue
+from weft.protocols import Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace, read_column
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, StructuredTask
 from weft.text import column_layout
 from weft.text.annotation.constituents import pos_tags, split_unaries, to_tree, tree_to_spans
 from weft.text.annotation.schemes import Span
@@ -26,16 +26,13 @@ from weft.text.example import Example, SkipCounter, WordAnnotations
 from weft.text.formats import brackets
 from weft.text.formats.conllu_offsets import locate_spaced_words
 
-if TYPE_CHECKING:
-    from weft.batch import LabelledBatch
-
 CONSTITUENT, TAG = 0, 1  # columns of names
 INSPECTED_SENTENCES = 100  # sentences whose columns say where the parse bits are
 EMPTY_CELL = -1  # where a table has more lines than words, or than spans
 
 
 @register("task", "constituency")
-class Constituency:
+class Constituency(StructuredTask[TagSpace]):
     """The bracketed tree of a sentence, from trees or from a column of parse `bits`.
 
     Empty elements, function tags and a bracket around everything (TOP, ROOT) are taken off. With
@@ -44,13 +41,13 @@ class Constituency:
 
     head = "brackets"
     metric = "f1"
-    has_threshold = False
+    reads_trees = True
 
     def __init__(self, bits: str = "", tags: str = "") -> None:
         self.bits, self.tags = bits, tags
 
     @staticmethod
-    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
         """Infer the columns of parse bits and tags if the file has columns."""
         some = [
             e.label
@@ -109,8 +106,8 @@ class Constituency:
             ("constituent", "tag"), (tuple(sorted(labels)), tuple(sorted(words))), extra_columns=2
         )
 
-    def load_space(self, saved: dict[str, Any]) -> TagSpace:
-        return TagSpace.from_json(saved, beside=2)
+    def load_space(self, saved: Saved) -> TagSpace:
+        return TagSpace.from_json(saved, extra_columns=2)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(max(T, K), 4) in each line the tag of a word; label, start and end of a span."""
@@ -121,9 +118,6 @@ class Constituency:
         for row, (label, start, end) in zip(out, found, strict=False):
             row[1:] = space.number(CONSTITUENT, label), start, end
         return out
-
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
-        return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """Each tree in brackets; without a word there is none."""
@@ -142,7 +136,9 @@ class Constituency:
             ),
         )  # fmt: skip
 
-    def gold(self, example: Example, space: TagSpace) -> Annotation:
+    def gold(
+        self, example: Example, space: TagSpace, predicted: Answer | None = None
+    ) -> Annotation:
         """Return the gold annotation."""
         tree = _tree_of(example)
         return Annotation(
@@ -152,9 +148,6 @@ class Constituency:
 
     def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         return [found.table for found in scores]
-
-    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
-        return space
 
     def build_metric(self, space: TagSpace) -> "ConstituencyMetric":
         return ConstituencyMetric(space)

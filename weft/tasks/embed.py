@@ -1,11 +1,15 @@
-"""Vectors and nothing else: the task of a model that was not taught to answer anything yet."""
+"""Vectors and nothing else: the task of a model that was not trained to answer anything yet."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
 
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 from weft.metrics import Metric
+from weft.protocols import LabelSpace, Saved, Task
 from weft.registry import register
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
@@ -21,49 +25,48 @@ NO_ANSWERS = (
 
 
 @dataclass(frozen=True)
-class EmptySpace:
-    """The answers there are: none."""
+class EmptySpace(LabelSpace):
+    """The label space of a model that gives no answers."""
 
-    size: int = 0
+    @property
+    def size(self) -> int:
+        return 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {}
 
 
 @register("task", "embed")
-class Embed:
+class Embed(Task[EmptySpace]):
     """A vector for each text or token, and no answers."""
 
     head = "none"
     metric = ""
-    has_threshold = False
+    gives_vectors = True
 
     def space(self, examples: Iterable[Example]) -> EmptySpace:
-        """Nothing can be learned from labels here."""
+        """Raise a UserError: there is nothing to learn."""
         _refuse()
 
-    def load_space(self, saved: dict[str, Any]) -> EmptySpace:
+    def load_space(self, saved: Saved) -> EmptySpace:
         return EmptySpace()
 
     def target(self, example: Example, space: EmptySpace) -> int:
         _refuse()
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: object, batch: "LabelledBatch") -> Loss:
         _refuse()
 
-    def answers(self, scores: Any, space: EmptySpace) -> list[Answer]:
+    def answers(self, scores: Sized, space: EmptySpace) -> list[Answer]:
         """Raise a UserError unless there are no inputs."""
         return _refuse() if len(scores) else []
 
-    def golden_answers(self, vectors: Any) -> list[Answer]:
+    def golden_answers(self, vectors: np.ndarray) -> list[Answer]:
         """Return vectors as answers, stored in a model folder and compared on loading."""
         return [Answer(None, 0.0, scores=tuple(row.tolist())) for row in vectors]
 
-    def predict_targets(self, scores: Any, space: EmptySpace) -> Any:
+    def predict_targets(self, scores: object, space: EmptySpace) -> np.ndarray:
         _refuse()
-
-    def tune(self, scores: Any, targets: Any, space: EmptySpace) -> EmptySpace:
-        return space
 
     def build_metric(self, space: EmptySpace) -> Metric:
         _refuse()

@@ -7,16 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 from weft.metrics.squad import SquadMetric, score_answer, token_f1
+from weft.protocols import LabelSpace, Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation
 from weft.tasks.pair import TextPairTask
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, HeadLoss, Loss
 from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.squad import check_answers, locate_in_passage
 from weft.text.line_source import SKIP_HINT
@@ -32,7 +34,7 @@ SpanScores = tuple[int, int, float, float, float]
 
 
 @dataclass(frozen=True)
-class QASpace:
+class QASpace(LabelSpace):
     """Limits of answers, and the margin from which "no answer" is predicted."""
 
     longest: int
@@ -43,7 +45,7 @@ class QASpace:
     def size(self) -> tuple[int, bool]:
         return self.longest, self.no_answer
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "longest": self.longest, "no_answer": self.no_answer, "threshold": self.threshold,
         }  # fmt: skip
@@ -84,10 +86,11 @@ def choose_spans(rows: Iterable[tuple[PassageWindow, SpanScores]], count: int) -
 
     Raw scores are compared, as BERT's own code does; none counts with its lowest score.
     """
-    found: list[list[tuple[PassageWindow, SpanScores]]] = [[] for _ in range(count)]
+    windows: list[list[tuple[PassageWindow, SpanScores]]] = [[] for _ in range(count)]
     for window, best in rows:
-        found[window.text].append((window, best))
-    return [_choose_span(own) if own else AnswerSpan("", 0, 0, 0.0, 0.0, 0.0, 0.0) for own in found]
+        windows[window.text].append((window, best))
+    none = AnswerSpan("", 0, 0, 0.0, 0.0, 0.0, 0.0)
+    return [_choose_span(each) if each else none for each in windows]
 
 
 def _choose_span(rows: Sequence[tuple[PassageWindow, SpanScores]]) -> AnswerSpan:
@@ -103,7 +106,7 @@ def _choose_span(rows: Sequence[tuple[PassageWindow, SpanScores]]) -> AnswerSpan
 
 
 @register("task", "span")
-class ExtractiveQA(TextPairTask):
+class ExtractiveQA(TextPairTask[QASpace]):
     """The stretch of a passage that answers a question: extractive question answering.
 
     Answers have at most `max_answer_tokens` tokens. With `no_answer` some questions have none;
@@ -113,6 +116,8 @@ class ExtractiveQA(TextPairTask):
 
     head = "span"
     metric = "f1"
+    is_structured = True
+    has_references = True
 
     def __init__(self, no_answer: bool = False, max_answer_tokens: int = 30) -> None:
         if max_answer_tokens < 1:
@@ -123,7 +128,7 @@ class ExtractiveQA(TextPairTask):
         self.has_threshold = no_answer
 
     @staticmethod
-    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
         """Questions may have no answer where one of the first has none and nothing else is said."""
         if "no_answer" in settings:
             return {}
@@ -163,7 +168,7 @@ class ExtractiveQA(TextPairTask):
             raise UserError(f"{file}: no question has an answer; there is nothing to learn.")
         return QASpace(self.longest, self.no_answer)
 
-    def load_space(self, saved: dict[str, Any]) -> QASpace:
+    def load_space(self, saved: Saved) -> QASpace:
         try:
             return QASpace(
                 int(saved["longest"]), bool(saved["no_answer"]), float(saved["threshold"])
@@ -211,7 +216,7 @@ class ExtractiveQA(TextPairTask):
         own = real[(spans[real, 1] > start) & (spans[real, 0] < end)]
         return own[[0, -1]] if len(own) else none
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: HeadLoss, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[Answer]:
@@ -232,7 +237,7 @@ class ExtractiveQA(TextPairTask):
         return not found.text or (space.no_answer and found.margin > space.threshold)
 
     def gold(self, example: Example, space: QASpace, predicted: Answer | None = None) -> Annotation:
-        """Return the gold annotation: of several answers the one nearest to `said`."""
+        """Return the gold annotation: of several answers the one nearest to the predicted."""
         passage, answers = example.other or "", self._answers(example)
         learned = [(int(a), int(b)) for a, b in self.target(example, space)]
         if predicted is None or not learned:
@@ -248,15 +253,17 @@ class ExtractiveQA(TextPairTask):
     def predict_targets(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[str]:
         return ["" if self._is_unanswered(one, space) else one.text for one in scores]
 
-    def tune(self, scores: Any, targets: Any, space: QASpace) -> QASpace:
+    def tune(
+        self, scores: Sequence[AnswerSpan], targets: Sequence[Sequence[str]], space: QASpace
+    ) -> QASpace:
         """The threshold of "no answer" with the highest F1 on held-out questions."""
         if not self.no_answer or not len(scores):
             return space
         f1 = np.array([
-            [score_answer(said, right, no_answer=True)[1] for said in (found.text, "")]
-            for found, right in zip(scores, targets, strict=True)
+            [score_answer(answer, right, no_answer=True)[1] for answer in (best.text, "")]
+            for best, right in zip(scores, targets, strict=True)
         ])  # fmt: skip
-        margins = np.array([found.margin for found in scores])
+        margins = np.array([best.margin for best in scores])
         return replace(space, threshold=best_threshold(margins, f1[:, 0], f1[:, 1]))
 
     def build_metric(self, space: QASpace) -> SquadMetric:

@@ -4,18 +4,18 @@ T tokens of a text, with the one that ends it   W pieces of a token
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from weft import registry
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 from weft.metrics.perplexity import Perplexity, TextCost, TextSize, count_text
 from weft.metrics.value import MetricValue
+from weft.protocols import ReadMode, Saved, Section, Task
 from weft.registry import register
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.seq2seq import TargetVocabulary
@@ -26,6 +26,8 @@ from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
+    from weft.decode.heads.lm import LMOutput
+    from weft.tokens.tokenizer import Tokenizer
 
 UNKNOWN_ID = SPECIALS.index(UNK)
 GPT2_EOS = "<|endoftext|>"  # how GPT-2 calls EOS
@@ -94,8 +96,13 @@ class LMVocabulary(TargetVocabulary):
             for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True)
         ]
 
-    def with_subtokens(self, texts: Sequence[str], pieces: Any, width: int) -> list[np.ndarray]:
-        """The tokens (T, 1+W) of each text, an id and pieces each: see `with_pieces`."""
+    def with_subtokens(
+        self,
+        texts: Sequence[str],
+        pieces: Callable[[list[str]], Sequence[Sequence[int]]],
+        width: int,
+    ) -> list[np.ndarray]:
+        """The tokens (T, 1+W) of each text, an id and sub-tokens each: see `append_subtokens`."""
         return [
             append_subtokens(ids, pieces(words), width) for ids, words in self.token_strings(texts)
         ]
@@ -104,12 +111,12 @@ class LMVocabulary(TargetVocabulary):
         ids = ids.astype(np.int64)
         return np.append(ids, self.size[2]) if self.lines else ids
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"tokenizer": json.loads(self.tokenizer.to_json()), "lines": self.lines}
 
 
 @register("task", "language")
-class LanguageModelling:
+class LanguageModelling(Task[LMVocabulary]):
     """Language modelling: the probability of each token; labels are ignored.
 
     With `lines` each row of the file is a text that ends; without, the file is one running text
@@ -120,11 +127,13 @@ class LanguageModelling:
 
     head = "running"
     metric = "perplexity"  # of running text, bits_per_character: its words are not its units
-    has_threshold = False
+    read_mode: ReadMode = "texts"  # without `lines`, "running"
+    has_references = True
+    has_target_tokenizer = True
 
     def __init__(
         self,
-        tokenizer: dict[str, Any] | None = None,
+        tokenizer: Section | None = None,
         lines: bool = True,
         window: int = 0,
         overlap: float = 0.5,
@@ -136,24 +145,17 @@ class LanguageModelling:
         self.tokenizer, self.lines = tokenizer or {}, lines
         self.window, self.overlap = window, overlap
         if not lines:
-            self.metric = "bits_per_character"
+            self.metric, self.read_mode = "bits_per_character", "running"
 
-    @property
-    def read_mode(self) -> Literal["texts", "running"]:
-        """The read mode of files: texts without labels, or lines with their breaks."""
-        return "texts" if self.lines else "running"
+    def target_texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        """Yield every text."""
+        return (example.text for example in examples)
 
-    def space(self, examples: Iterable[Example]) -> LMVocabulary:
-        """Learn the tokenizer, or read the one that was made before."""
-        section = dict(self.tokenizer)
-        if path := section.pop("path", ""):
-            from weft.tokens.tokenizer import Tokenizer
+    def text_space(self, examples: Iterable[Example], tokenizer: "Tokenizer") -> LMVocabulary:
+        """Return the vocabulary; nothing else is learned from the examples."""
+        return LMVocabulary(tokenizer, lines=self.lines)
 
-            return LMVocabulary(Tokenizer.load(Path(path)), lines=self.lines)
-        kind = registry.build("tokenizer", section)
-        return LMVocabulary(kind.train(example.text for example in examples), lines=self.lines)
-
-    def load_space(self, saved: dict[str, Any]) -> LMVocabulary:
+    def load_space(self, saved: Saved) -> LMVocabulary:
         from weft.tokens.tokenizer import Tokenizer
 
         try:
@@ -173,8 +175,14 @@ class LanguageModelling:
             return count_text(example.text)
         return TextSize(len(example.text.split()), len(example.text))
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: "LMOutput", batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target, batch.carried))
+
+    def score_texts(
+        self, engine: LMEngine, texts: Iterable[str], space: LMVocabulary
+    ) -> Iterator[Decoded]:
+        """Yield the probability of every token of texts that follow each other."""
+        return engine.likelihoods(texts, running=True)
 
     def answers(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[Answer]:
         """Return the perplexity of each text; `scores` holds the probability of every token."""
@@ -188,9 +196,6 @@ class LanguageModelling:
             for found in scores
         ]
 
-    def tune(self, scores: Any, targets: Any, space: LMVocabulary) -> LMVocabulary:
-        return space
-
     def build_metric(self, space: LMVocabulary) -> "LMMetric":
         return LMMetric(self.lines)
 
@@ -203,8 +208,8 @@ class LMMetric(Perplexity):
 
     backward: "LMMetric | None" = None
 
-    def add(self, predicted: Sequence[TextCost], gold: Sequence[Any]) -> None:
-        """Count texts: what each cost, and how long it is."""
+    def add(self, predicted: Sequence[TextCost], gold: Sequence[TextSize | Iterable[int]]) -> None:
+        """Count texts: the cost of each, and its length."""
         super().add(
             predicted, [one if isinstance(one, TextSize) else TextSize(*one) for one in gold]
         )

@@ -6,19 +6,19 @@ D documents
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from weft import registry
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 from weft.metrics.bootstrap import safe_divide
 from weft.metrics.per_sentence import SentenceMetric
 from weft.metrics.sentence_counts import Statistic
+from weft.protocols import LabelSpace, ReadMode, Saved, Section, Task
 from weft.registry import register
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, HeadLoss, Loss
 from weft.text.example import Example
 from weft.text.line_source import SKIP_HINT
 
@@ -43,8 +43,8 @@ class FilledMasks:
 
 @dataclass(frozen=True)
 class MLMStats:
-    """What a document cost: nats, number and right ones of its hidden tokens; the same of its rows,
-    each asked whether its second segment follows the first."""
+    """The cost of a document: nats, number and correct predictions of its masked tokens, and the
+    same of the next-sentence prediction of its rows."""
 
     nats: float = 0.0
     hidden: float = 0.0
@@ -55,20 +55,29 @@ class MLMStats:
 
 
 @dataclass(frozen=True)
-class MLMVocabulary:
+class MLMVocabulary(LabelSpace):
     """The vocabulary of a masked LM, and whether it has a next-sentence head."""
 
-    tokenizer: "Tokenizer"
+    tokenizer: "Tokenizer" = field()
     follows: bool = True
-    shared: bool = True  # what is read is what is filled in
+    shared: bool = True
 
     @property
     def size(self) -> tuple[int, bool]:
         """The vocabulary size, and whether there is a next-sentence head."""
         return len(self.tokenizer), self.follows
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"tokenizer": json.loads(self.tokenizer.to_json()), "next": self.follows}
+
+
+class MLMEngine(Protocol):
+    """The engine of a masked language model."""
+
+    def score_masked(
+        self, texts: Iterable[str], task: "MaskedLM", space: MLMVocabulary
+    ) -> Iterator[MLMStats]:
+        """Yield the statistics of each document, with the same tokens masked every time."""
 
 
 def require_mask(text: str, where: str) -> str:
@@ -83,7 +92,7 @@ def require_mask(text: str, where: str) -> str:
 
 
 @register("task", "masked")
-class MaskedLM:
+class MaskedLM(Task[MLMVocabulary]):
     """Hidden words of documents are filled in (Devlin et al. 2019); labels are not looked at.
 
     A row has `window` tokens, of the last `long_share` of the training `long_window`. Of its tokens
@@ -94,12 +103,13 @@ class MaskedLM:
 
     head = "masked"
     metric = "perplexity"
-    has_threshold = False
-    read_mode = "documents"
+    read_mode: ReadMode = "documents"
+    has_references = True
+    has_target_tokenizer = True
 
     def __init__(
         self,
-        tokenizer: dict[str, Any] | None = None,
+        tokenizer: Section | None = None,
         window: int = 128,
         long_window: int = 512,
         long_fraction: float = 0.0,
@@ -131,21 +141,17 @@ class MaskedLM:
         """The widest window that a model of it must read."""
         return max(self.window, self.long_window) if self.long_share else self.window
 
-    def space(self, examples: Iterable[Example]) -> MLMVocabulary:
-        """Learn the tokenizer, or read the one that was made before."""
-        section = dict(self.tokenizer)
-        if path := section.pop("path", ""):
-            from weft.tokens.tokenizer import Tokenizer
+    def target_texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        """Yield every line of the documents."""
+        return (line for example in examples for line in example.text.split("\n"))
 
-            return self._with_mask(Tokenizer.load(Path(path)), f"{path}: this tokenizer")
-        kind = registry.build("tokenizer", section)
-        texts = (line for example in examples for line in example.text.split("\n"))
-        return self._with_mask(kind.train(texts), f"The tokenizer '{section['kind']}'")
-
-    def _with_mask(self, tokenizer: "Tokenizer", what: str) -> MLMVocabulary:
+    def text_space(self, examples: Iterable[Example], tokenizer: "Tokenizer") -> MLMVocabulary:
+        """Return the vocabulary, or raise a UserError if it has no mask token."""
         if tokenizer.mask is None:
+            path, kind = self.tokenizer.get("path"), self.tokenizer.get("kind")
+            name = f"{path}: this tokenizer" if path else f"The tokenizer '{kind}'"
             raise UserError(
-                f"{what} has neither <mask> nor [MASK], which stands for hidden words. Use one "
+                f"{name} has neither <mask> nor [MASK], which stands for masked words. Use one "
                 "that has: wordpiece, bpe or unigram."
             )
         return MLMVocabulary(tokenizer, self.next)
@@ -156,7 +162,7 @@ class MaskedLM:
             return require_mask(one, where)
         return require_mask(one.text, one.where if one.file else where)
 
-    def load_space(self, saved: dict[str, Any]) -> MLMVocabulary:
+    def load_space(self, saved: Saved) -> MLMVocabulary:
         from weft.tokens.tokenizer import Tokenizer
 
         try:
@@ -182,24 +188,23 @@ class MaskedLM:
         return 0  # it is drawn anew whenever the document is read
 
     def find_reference(self, example: Example) -> None:
-        """Nothing is known of a document beside its text."""
+        """Return None: a document has no reference but its text."""
 
     def golden_input(self, example: Example) -> str:
-        """A short text of a document with a word left out, to see later if it is still filled in
-        alike."""
+        """Return the first words of a document, one of them masked."""
         words = example.text.split("\n")[0].split()[:40]
         if words:
             words[len(words) // 2] = "[MASK]"
         return " ".join(words)
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: HeadLoss, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
 
     def score_texts(
-        self, engine: Any, texts: Iterable[str], space: MLMVocabulary
+        self, engine: "MLMEngine", texts: Iterable[str], space: MLMVocabulary
     ) -> Iterator[MLMStats]:
         """Return the statistics of each document, with the same tokens masked every time."""
-        return engine.judged(texts, self, space)
+        return engine.score_masked(texts, self, space)
 
     def answers(
         self, scores: Sequence[FilledMasks | MLMStats], space: MLMVocabulary
@@ -215,22 +220,19 @@ class MaskedLM:
     ) -> Sequence[MLMStats]:
         return scores
 
-    def tune(self, scores: Any, targets: Any, space: MLMVocabulary) -> MLMVocabulary:
-        return space
-
     def build_metric(self, space: MLMVocabulary) -> "MLMMetric":
         return MLMMetric(space.follows)
 
 
 class MLMMetric(SentenceMetric):
-    """How well hidden tokens are filled in: perplexity of a token and accuracy; and, where that is
-    asked, how well it is told what follows. The interval is over documents."""
+    """Perplexity and accuracy of masked tokens and, with a next-sentence head, its accuracy and
+    loss. The interval is over documents."""
 
     def __init__(self, follows: bool = True) -> None:
         super().__init__(6, follows)
         self.follows = follows
 
-    def add(self, predicted: Sequence[MLMStats], gold: Any = None) -> None:
+    def add(self, predicted: Sequence[MLMStats], gold: Sequence[None] = ()) -> None:
         """Add the statistics of documents."""
         for one in predicted:
             self.add_row([one.nats, one.hidden, one.right, one.next_nats, one.rows, one.next_right])

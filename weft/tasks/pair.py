@@ -1,9 +1,10 @@
 """Two texts, one answer: inference and paraphrase by classes, similarity by a number."""
 
 from weft.errors import UserError
+from weft.protocols import Space, Task
 from weft.registry import register
-from weft.tasks.classify import Classify
-from weft.tasks.regress import Regress
+from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.regress import LabelScale, Regress
 from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT
 from weft.text.pair_columns import NO_AGREEMENT
@@ -13,13 +14,13 @@ PAIR_ADVICE = (
 )
 
 
-class TextPairTask:
+class TextPairTask(Task[Space]):
     """Shared behaviour of tasks on text pairs."""
 
-    pairs = True  # each example has two texts
+    pairs = True
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The same, or a UserError where there is no second text."""
+        """Return the example, or raise a UserError if there is no second text."""
         if example.other is None:
             raise UserError(
                 f"{example.where}: no second text beside {example.text[:40]!r}. {PAIR_ADVICE}"
@@ -33,7 +34,7 @@ class TextPairTask:
 
 
 @register("task", "pair-classify")
-class PairClassify(TextPairTask, Classify):
+class PairClassify(TextPairTask[ClassSpace], Classify):
     """One label for two texts (inference, paraphrase), or several (`multi_label = true`)."""
 
     def __init__(
@@ -42,7 +43,7 @@ class PairClassify(TextPairTask, Classify):
         super().__init__(multi_label, label_smoothing, auxiliary)
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The same, or a UserError where a text is missing or there is no agreed label."""
+        """Return the example, or raise a UserError without two texts and an agreed label."""
         if example.label == NO_AGREEMENT:
             raise UserError(
                 f"{example.where}: the label is '-', which stands for no agreement, as in SNLI. "
@@ -52,12 +53,12 @@ class PairClassify(TextPairTask, Classify):
 
 
 @register("task", "pair-score")
-class PairScore(TextPairTask, Regress):
+class PairScore(TextPairTask[LabelScale], Regress):
     """One number for two texts: how similar they are, in the user's unit."""
 
     def __init__(self, auxiliary: float = 0.0) -> None:
         super().__init__(auxiliary)
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The same, or a UserError where a text is missing or the label is no number."""
+        """Return the example, or raise a UserError without two texts and a number."""
         return TextPairTask.prepare(self, Regress.prepare(self, example, tally), tally)

@@ -4,7 +4,6 @@ T words   K columns of tags
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,26 +11,23 @@ from weft.errors import UserError
 from weft.metrics.structure.dependencies import AttachmentScores
 from weft.metrics.structure.tags import TagAccuracy
 from weft.metrics.value import MetricValue
+from weft.protocols import Saved
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, require_annotations
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, StructuredTask
 from weft.text.example import Example
 from weft.untrusted import parse_integer
-
-if TYPE_CHECKING:
-    from weft.batch import LabelledBatch
 
 HEAD, RELATION = "head", "deprel"  # columns of CoNLL-U
 
 
 @register("task", "parse")
-class Parse:
+class Parse(StructuredTask[TagSpace]):
     """A dependency tree over the words, with the `tags` columns of the file answered as well."""
 
     head = "arcs"
     metric = "las"
-    has_threshold = False
 
     def __init__(self, tags: list[str] = []) -> None:  # noqa: B006 -- never changed
         self.tags = tuple(tags)
@@ -48,8 +44,8 @@ class Parse:
             raise UserError("There are no sentences to learn from. Give CoNLL-U with heads.")
         return TagSpace(names, tuple(tuple(sorted(one)) for one in seen), extra_columns=1)
 
-    def load_space(self, saved: dict[str, Any]) -> TagSpace:
-        return TagSpace.from_json(saved, beside=1)
+    def load_space(self, saved: Saved) -> TagSpace:
+        return TagSpace.from_json(saved, extra_columns=1)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(T, 2 + K) the head, the number of the relation and those of the tags."""
@@ -58,10 +54,8 @@ class Parse:
             [space.number(k, tag) for tag in read_column(example, name)]
             for k, name in enumerate(space.names)
         ]
-        return np.array(columns, np.int64).T
-
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
-        return Loss(*scores.loss(batch.target))
+        table: np.ndarray = np.array(columns, np.int64).T
+        return table
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """Return the offsets, head (0 the root), relation and tags of every word."""
@@ -89,7 +83,9 @@ class Parse:
             structure=_annotate(decoded.words, decoded.places, heads, relations, tags),
         )  # fmt: skip
 
-    def gold(self, example: Example, space: TagSpace) -> Annotation:
+    def gold(
+        self, example: Example, space: TagSpace, predicted: Answer | None = None
+    ) -> Annotation:
         """Return the gold annotation."""
         relations, *tags = (read_column(example, name) for name in space.names)
         heads = self._heads(example)
@@ -99,9 +95,6 @@ class Parse:
 
     def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         return [found.table for found in scores]
-
-    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
-        return space
 
     def build_metric(self, space: TagSpace) -> "ParseMetric":
         return ParseMetric(space)

@@ -2,15 +2,24 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 from weft.metrics import RegressionMetric
+from weft.protocols import LabelSpace, Saved, Task
 from weft.registry import register
-from weft.tasks.task import Answer, LabelCheck, Loss, add_auxiliary_loss, check_auxiliary
+from weft.tasks.task import (
+    Answer,
+    LabelCheck,
+    Loss,
+    add_auxiliary_loss,
+    check_auxiliary,
+    without_auxiliary,
+)
 from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT
 
@@ -18,33 +27,33 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.batch import LabelledBatch
+    from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 
 
 @dataclass(frozen=True)
-class LabelScale:
+class LabelScale(LabelSpace):
     """Mean and (population) standard deviation of the training labels."""
 
     mean: float
-    deviation: float
+    deviation: float = field()
 
     @property
     def size(self) -> int:
         return 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"mean": self.mean, "deviation": self.deviation}
 
 
 @register("task", "regress")
-class Regress:
+class Regress(Task[LabelScale]):
     """One number a text: squared error on the standardised scale, answers in the user's unit.
 
-    With `auxiliary` the language model that it starts from goes on to learn, as in 'classify'.
+    `auxiliary` weighs the loss of the language model that it starts from, as in 'classify'.
     """
 
     head = "linear"
     metric = "pearson"
-    has_threshold = False
 
     def __init__(self, auxiliary: float = 0.0) -> None:
         self.auxiliary = check_auxiliary(auxiliary)
@@ -77,7 +86,7 @@ class Regress:
             )
         return LabelScale(mean, deviation)
 
-    def load_space(self, saved: dict[str, Any]) -> LabelScale:
+    def load_space(self, saved: Saved) -> LabelScale:
         try:
             space = LabelScale(float(saved["mean"]), float(saved["deviation"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -90,10 +99,10 @@ class Regress:
         """The label in standard deviations from the mean."""
         return (parse_number(example) - space.mean) / space.deviation
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
         """Sum of squared errors on the standardised scale; counted in texts."""
-        given: Tensor = getattr(scores, "scores", scores)
-        error = given.float().squeeze(-1) - batch.target.float()  # (n,)
+        predicted = without_auxiliary(scores).float().squeeze(-1)
+        error = predicted - batch.target.float()  # (n,)
         return add_auxiliary_loss(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
 
     def answers(self, scores: np.ndarray, space: LabelScale) -> list[Answer]:
@@ -104,10 +113,6 @@ class Regress:
     def predict_targets(self, scores: np.ndarray, space: LabelScale) -> np.ndarray:
         """Standardised numbers (n,), like the targets; the measure turns errors into the unit."""
         return np.asarray(scores, dtype=np.float64).reshape(len(scores))
-
-    def tune(self, scores: np.ndarray, targets: np.ndarray, space: LabelScale) -> LabelScale:
-        """Nothing is decided after training."""
-        return space
 
     def build_metric(self, space: LabelScale) -> RegressionMetric:
         return RegressionMetric(unit=space.deviation)

@@ -5,12 +5,12 @@ T words of an answer, with the one that ends it
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from weft import registry
 from weft.errors import UserError
+from weft.protocols import Saved, Section, Task
 from weft.registry import register
 from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary as TargetVocabulary
@@ -23,10 +23,12 @@ from weft.text.line_source import SKIP_HINT
 
 if TYPE_CHECKING:
     from weft.batch import LabelledBatch
+    from weft.decode.heads.seq2seq import Seq2SeqOutput
+    from weft.tokens.tokenizer import Tokenizer
 
 
 @register("task", "seq2seq")
-class Seq2Seq:
+class Seq2Seq(Task[TargetVocabulary]):
     """A text for a text; the label of an example is what it should become.
 
     The target is cut by the tokenizer of [target], or with `shared` by one that learns both sides.
@@ -39,11 +41,12 @@ class Seq2Seq:
     """
 
     head = "sequence"
-    has_threshold = False
+    has_references = True
+    has_target_tokenizer = True
 
     def __init__(
         self,
-        tokenizer: dict[str, Any] | None = None,
+        tokenizer: Section | None = None,
         shared: bool = False,
         label_smoothing: float = 0.0,
         scheduled_sampling: float = 0.0,
@@ -126,13 +129,13 @@ class Seq2Seq:
         if not self.grouped:
             yield from examples
             return
-        found: dict[Any, Example] = {}
+        groups: dict[str | tuple[tuple[str, str], ...], Example] = {}
         for example in examples:
             key = example.fields or example.text  # hidden values are in the fields only
-            first = found.setdefault(key, example)
+            first = groups.setdefault(key, example)
             if first is not example and example.label is not None:
-                found[key] = replace(first, label=(*_target_texts(first), *_target_texts(example)))
-        yield from found.values()
+                groups[key] = replace(first, label=(*_target_texts(first), *_target_texts(example)))
+        yield from groups.values()
 
     def training_instances(self, example: Example) -> Iterator[Example]:
         """An example for each of the right answers that are learnt."""
@@ -142,36 +145,30 @@ class Seq2Seq:
         for text in example.label[: 1 if self.references == "first" else None]:
             yield replace(example, label=text)
 
-    def space(self, examples: Iterable[Example]) -> TargetVocabulary:
-        """Learn the tokenizer of the target, or of both sides, and the slots of records."""
-        kind = registry.build("tokenizer", self.tokenizer)
-        watch = _TargetCheck("target text")
-        slots: dict[str, None] = {}
-
-        def texts() -> Iterator[str]:
-            for example in examples:
+    def target_texts(self, examples: Iterable[Example]) -> Iterator[str]:
+        """Yield the targets to learn, with `shared` also the sources; check that there are some."""
+        check = _TargetCheck("target text")
+        for example in examples:
+            if check.count(example):
                 record = dict(example.fields)
-                slots.update(dict.fromkeys(record))
-                if watch.count(example):
-                    for lesson in self.training_instances(example):
-                        text = delexicalise(_first_text(lesson), record, self.hidden)
-                        yield TargetVocabulary.without_marks(text)
-                    if self.shared:
-                        yield TargetVocabulary.without_marks(example.text)
+                for instance in self.training_instances(example):
+                    text = delexicalise(_first_text(instance), record, self.hidden)
+                    yield TargetVocabulary.without_marks(text)
+                if self.shared:
+                    yield TargetVocabulary.without_marks(example.text)
+        if check.first is not None:  # of no examples at all the tokenizer complains
+            check.check()
 
-        try:
-            made = kind.train(texts())
-        except UserError:
-            if watch.first is not None:
-                watch.check()  # that there is no text to learn is what was wrong
-            raise
-        watch.check()
+    def text_space(self, examples: Iterable[Example], tokenizer: "Tokenizer") -> TargetVocabulary:
+        """Return the vocabulary of the target, or of both sides, and the slots of records."""
+        slots = dict.fromkeys(slot for example in examples for slot, _ in example.fields)
         check_slots(self.hidden, slots, "task.delexicalise")
         marked = tuple(slots) if self.shared else self.hidden
-        made = made.with_words([mark_slot(slot) for slot in marked]) if marked else made
-        return TargetVocabulary(made, self.shared, self.copy, tuple(slots), self.hidden)
+        if marked:
+            tokenizer = tokenizer.with_words([mark_slot(slot) for slot in marked])
+        return TargetVocabulary(tokenizer, self.shared, self.copy, tuple(slots), self.hidden)
 
-    def load_space(self, saved: dict[str, Any]) -> TargetVocabulary:
+    def load_space(self, saved: Saved) -> TargetVocabulary:
         return TargetVocabulary.from_json(saved)
 
     def target(self, example: Example, space: TargetVocabulary) -> np.ndarray:
@@ -181,7 +178,7 @@ class Seq2Seq:
         text = delexicalise(_first_text(example), record, self.hidden)
         return space.encode(text, example.text)[:, None]
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
+    def loss(self, scores: "Seq2SeqOutput", batch: "LabelledBatch") -> Loss:
         if self.copy:
             return Loss(*scores.pointer_loss(batch.target, self.coverage))
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))
@@ -197,13 +194,13 @@ class Seq2Seq:
         tokens = tuple(zip(pieces, probs, strict=False))  # what ended it has a chance, no id
         return Answer(text, decoded.score, scores=probs, tokens=tokens)
 
-    def find_reference(self, example: Example) -> Any:
-        """The answers that are right, as they stand in the file: no word of them is unknown."""
+    def find_reference(self, example: Example) -> tuple[str, ...] | GoldTexts:
+        """Return the references as they are in the file: no word of them is unknown."""
         texts = _target_texts(example)
         return GoldTexts(texts, dict(example.fields)) if self.record else texts
 
-    def missing_target_error(self, example: Example) -> UserError:
-        """Return the error for a text without a target, which may be in a file of its own."""
+    def missing_label_error(self, example: Example) -> UserError:
+        """Return the error for a text without a target, which may be in another file."""
         return UserError(
             f"{example.where}: no target. Fill it in, or {SKIP_HINT}; where targets are in a file "
             f"beside it, name both, A,B, or pass --target with its ending "
@@ -212,9 +209,6 @@ class Seq2Seq:
 
     def predict_targets(self, scores: Sequence[Decoded], space: TargetVocabulary) -> list[str]:
         return [space.text(found.table, found.words, found.fields) for found in scores]
-
-    def tune(self, scores: Any, targets: Any, space: TargetVocabulary) -> TargetVocabulary:
-        return space
 
     def build_metric(self, space: TargetVocabulary) -> TextMetrics:
         return TextMetrics(space, self.measures)

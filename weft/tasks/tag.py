@@ -6,7 +6,6 @@ T words   K columns
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,17 +13,15 @@ from weft.errors import UserError, unknown_name
 from weft.metrics.structure.chunks import SpanF1
 from weft.metrics.structure.tags import TagAccuracy, metric_name
 from weft.metrics.value import MetricValue
+from weft.protocols import Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, require_annotations
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, StructuredTask
 from weft.text.annotation import schemes
 from weft.text.annotation.spans import align_tags
 from weft.text.example import TAG_COLUMN, CharSpans, Example, SkipCounter, WordAnnotations
 from weft.tokens.pretokenizer import word_spans
-
-if TYPE_CHECKING:
-    from weft.batch import LabelledBatch
 
 INSPECTED_SENTENCES = 1000  # sentences whose tags say whether they mark spans
 
@@ -43,7 +40,7 @@ def join_parts(parts: Sequence[Decoded]) -> Decoded:
 
 
 @register("task", "tag")
-class Tag:
+class Tag(StructuredTask[TagSpace]):
     """A tag for every word, from one or several `columns` of the file.
 
     With a `scheme` (IO, IOB1, IOB2, BILOU, BIOES) the tags of the first column mark spans, and
@@ -53,7 +50,6 @@ class Tag:
     """
 
     head = "tags"
-    has_threshold = False
 
     def __init__(
         self,
@@ -72,7 +68,7 @@ class Tag:
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
 
     @staticmethod
-    def infer(settings: dict[str, Any], examples: Iterable[Example]) -> dict[str, Any]:
+    def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
         """Infer the column and its scheme from the file, unless configured."""
         first = list(islice(examples, INSPECTED_SENTENCES))
         if any(isinstance(e.label, CharSpans) for e in first):
@@ -81,7 +77,7 @@ class Tag:
         if not some or not isinstance(some[0].label, WordAnnotations):
             return {}
         columns = list(settings.get("columns") or [some[0].label.main])
-        out: dict[str, Any] = {"columns": columns}
+        out: dict[str, object] = {"columns": columns}
         if "scheme" not in settings:
             rows = [read_column(e, columns[0]) for e in some]
             marks = {tag[:2] for tags in rows for tag in tags}
@@ -140,15 +136,15 @@ class Tag:
             seen[0] = _all_tags(seen[0], scheme)
         return TagSpace(names, tuple(tuple(sorted(tags)) for tags in seen), scheme)
 
-    def load_space(self, saved: dict[str, Any]) -> TagSpace:
+    def load_space(self, saved: Saved) -> TagSpace:
         return TagSpace.from_json(saved)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(T, K) the numbers of the tags."""
         columns = self._columns(example, space)
-        return np.array(
-            [[space.number(k, tag) for tag in tags] for k, tags in enumerate(columns)], np.int64
-        ).T
+        ids = [[space.number(k, tag) for tag in tags] for k, tags in enumerate(columns)]
+        table: np.ndarray = np.array(ids, np.int64).T
+        return table
 
     def _columns(self, example: Example, space: TagSpace) -> list[tuple[str, ...]]:
         """The tags of an example as the model learns them."""
@@ -156,9 +152,6 @@ class Tag:
         if space.scheme:
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
-
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
-        return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """The tags of each text or, where they mark spans, the spans with their characters."""
@@ -168,7 +161,7 @@ class Tag:
         columns = decode_tags(decoded.table, space)
         probs = tuple(decoded.probs.ravel().tolist())
         seen = self._annotate(decoded.words, decoded.places, columns, space.scheme)
-        value: tuple
+        value: tuple[str | list[str] | dict[str, str | int], ...]
         if not space.scheme:
             several = len(columns) > 1
             value = tuple(map(list, zip(*columns, strict=True))) if several else columns[0]
@@ -180,7 +173,9 @@ class Tag:
         )
         return Answer(value, decoded.score, scores=probs, structure=seen)
 
-    def gold(self, example: Example, space: TagSpace) -> Annotation:
+    def gold(
+        self, example: Example, space: TagSpace, predicted: Answer | None = None
+    ) -> Annotation:
         """Return the gold annotation."""
         columns = self._columns(example, space)
         return self._annotate(
@@ -206,9 +201,6 @@ class Tag:
 
     def predict_targets(self, scores: Sequence[Decoded], space: TagSpace) -> list[np.ndarray]:
         return [found.table for found in scores]
-
-    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
-        return space
 
     def build_metric(self, space: TagSpace) -> "TagMetric":
         return TagMetric(space)

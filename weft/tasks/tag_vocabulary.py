@@ -1,23 +1,25 @@
-"""The names that answers at every word are made of, by column, and their numbers."""
+"""The tags of words by column, and their ids."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
 from weft.errors import UserError, unknown_name
+from weft.jsonio import JsonObject
+from weft.protocols import LabelSpace, Saved
 from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 
 
 @dataclass(frozen=True)
-class TagSpace:
+class TagSpace(LabelSpace):
     """The tags of each column, in order, and the scheme of the first where it marks spans."""
 
-    names: tuple[str, ...]
-    entries: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...] = field()
+    entries: tuple[tuple[str, ...], ...] = field()
     scheme: str = ""
-    extra_columns: int = 0  # columns of numbers in the table that stand beside those of names
-    # Tags that training never saw, met while measuring: wrong, but they keep their names.
+    extra_columns: int = 0  # columns of a target that are no tags, such as heads
+    # Tags that training never saw, found in evaluation: wrong, but they keep their names.
     others: list[dict[str, int]] = field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -25,7 +27,7 @@ class TagSpace:
 
     @property
     def width(self) -> int:
-        """Columns of the table that is the right answer."""
+        """The columns of a target."""
         return len(self.names) + self.extra_columns
 
     @property
@@ -50,14 +52,12 @@ class TagSpace:
             return labels[number]
         return list(self.others[column])[number - len(labels)]
 
-    @property
+    @cached_property
     def index(self) -> tuple[dict[str, int], ...]:
-        if not hasattr(self, "_index"):
-            made = tuple({tag: i for i, tag in enumerate(labels)} for labels in self.entries)
-            object.__setattr__(self, "_index", made)
-        return self._index  # type: ignore[attr-defined]
+        """The id of each tag, by column."""
+        return tuple({tag: i for i, tag in enumerate(labels)} for labels in self.entries)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "names": list(self.names),
             "entries": [list(labels) for labels in self.entries],
@@ -65,11 +65,13 @@ class TagSpace:
         }
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], beside: int = 0) -> "TagSpace":
+    def from_json(cls, saved: Saved, extra_columns: int = 0) -> "TagSpace":
         """Restore what `to_json` wrote, or raise a UserError if it is damaged."""
         try:
             entries = tuple(tuple(map(str, labels)) for labels in saved["entries"])
-            return cls(tuple(map(str, saved["names"])), entries, str(saved["scheme"]), beside)
+            return cls(
+                tuple(map(str, saved["names"])), entries, str(saved["scheme"]), extra_columns
+            )
         except (KeyError, TypeError) as error:
             raise UserError(f"The saved tags are damaged: {error!r}. Train again.") from error
 

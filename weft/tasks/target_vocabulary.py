@@ -3,13 +3,15 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.errors import UserError
+from weft.jsonio import JsonObject
+from weft.protocols import LabelSpace, Saved
 from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN, mark_slot
 from weft.tokens.vocabulary import BOS, EOS
 
@@ -20,15 +22,19 @@ _MARK = re.compile(rf"{SLOT_OPEN}[^{SLOT_CLOSE}]*{SLOT_CLOSE}")
 
 
 @dataclass(frozen=True)
-class TargetVocabulary:
-    """The tokenizer of the target or of both sides, and what else may be written."""
+class TargetVocabulary(LabelSpace):
+    """The tokenizer of the target or of both sides, and what else may be generated."""
 
-    tokenizer: "Tokenizer"
+    tokenizer: "Tokenizer" = field()
     shared: bool = False
     copies: bool = False  # words of the source that are not in the vocabulary
-    slots: tuple[str, ...] = ()  # of the records it learned from
+    slots: tuple[str, ...] = ()  # of the training records
     hidden: tuple[str, ...] = ()  # slots whose values are written back afterwards
-    width: int = 1  # a target is a table of one column
+
+    @property
+    def width(self) -> int:
+        """The one column of a target: token ids."""
+        return 1
 
     @cached_property
     def size(self) -> tuple[int, int, int]:
@@ -93,14 +99,14 @@ class TargetVocabulary:
         """A text without the marks of slots, which a tokenizer should not learn to cut."""
         return _MARK.sub(" ", text) if SLOT_OPEN in text else text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "tokenizer": json.loads(self.tokenizer.to_json()), "shared": self.shared,
             "copies": self.copies, "slots": list(self.slots), "hidden": list(self.hidden),
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> "TargetVocabulary":
+    def from_json(cls, saved: Saved) -> "TargetVocabulary":
         """Restore what `to_json` wrote."""
         from weft.tokens.tokenizer import Tokenizer
 

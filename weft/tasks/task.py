@@ -1,22 +1,26 @@
-"""The interface of a task. Importable without torch."""
+"""Losses, answers and checks that tasks share. Importable without torch."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from weft import registry
 from weft.errors import UserError
-from weft.metrics import Metric
+from weft.protocols import LabelSpace, Section, Space, Task
 from weft.tasks.annotation import Annotation
-from weft.text.example import Example
+from weft.text.example import Example, SkipCounter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.batch import LabelledBatch
+    from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
+
+# A task of any kind: each takes back the label space it made, of its own type.
+AnyTask: TypeAlias = Task[Any]
 
 MAX_REPR_CHARACTERS = 100  # characters of a value in a repr
 
@@ -36,12 +40,12 @@ class Answer:
 
     value: Any
     score: float  # probability of the value where there is one; for a number, the number itself
-    parts: tuple = ()  # (start, end, weight) of each token, where the model attends
+    parts: tuple[tuple[int, int, float], ...] = ()  # (start, end, weight) of each token, if any
     coverage: float = 1.0  # below 1: some of the input was not read
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
-    structure: Annotation | None = None  # what there is to draw, where it is about the words
-    tokens: tuple[tuple[str, float], ...] = ()  # of an answer that was written, with their chances
-    blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each, words that fit, with chances
+    structure: Annotation | None = None  # to draw, where the answer is about the words
+    tokens: tuple[tuple[str, float], ...] = ()  # of a generated text, with their probabilities
+    blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # candidates, with probabilities
 
     def __repr__(self) -> str:
         value = repr(self.value)
@@ -52,51 +56,34 @@ class Answer:
         return f"Answer({value}, score={self.score:.4g}{part})"
 
 
-class LabelSpace(Protocol):
-    """The answers a task can give, learned from the training labels: classes, or a scale."""
+class HeadLoss(Protocol):
+    """The output of a head that computes the loss of its answers."""
 
-    @property
-    def size(self) -> Any:
-        """The number of scores per text; for word-level tasks, the tags of each column."""
-
-    def to_json(self) -> dict[str, Any]: ...
+    def loss(self, target: "Tensor") -> "tuple[Tensor, int]":
+        """Return the summed loss and what it is a sum over."""
 
 
-class Task(Protocol):
-    """Stateless, no parameters: settings only.
+class StructuredTask(Task[Space]):
+    """A task that answers about the words of a text, or the nodes of its tree."""
 
-    Each task takes back the space it made, so `space` is Any here and its own type there.
-    """
+    is_structured = True
 
-    head: str  # the head that answers it unless the config names another
-    metric: str  # the figure that early stopping and the leaderboard look at
-    has_threshold: bool  # whether `tune` has anything to decide
+    def loss(self, scores: HeadLoss, batch: "LabelledBatch") -> Loss:
+        return Loss(*scores.loss(batch.target))
 
-    def space(self, examples: Iterable[Example]) -> LabelSpace:
-        """Learn the answer space in one pass over the training examples."""
-
-    def load_space(self, saved: dict[str, Any]) -> LabelSpace: ...
-
-    def target(self, example: Example, space: Any) -> np.ndarray | int | float:
-        """The right answer as numbers; a UserError with file and line where the space lacks it."""
-
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss: ...
-
-    def answers(self, scores: Any, space: Any) -> list[Answer]: ...
-
-    def predict_targets(self, scores: Any, space: Any) -> Any:
-        """The answers as numbers of the same kind as `target`, for the measure."""
-
-    def tune(self, scores: Any, targets: Any, space: Any) -> LabelSpace:
-        """Fit what is decided after training (a threshold) on held-out scores."""
-
-    def build_metric(self, space: Any) -> Metric: ...
+    def model_input(self, one: str | Example, space: Space, where: str) -> str | Example:
+        """Return the example with the words or the tree of its file, or else its text."""
+        if isinstance(one, str):
+            return one
+        ready = self.prepare(one, SkipCounter()) if one.tree is not None else one
+        return ready if ready.words else one.text
 
 
-def build_task(config: Mapping[str, Any], **settled: Any) -> Task:
+def build_task(config: Section, **inferred: object) -> AnyTask:
     """Build the task of a configuration with the settings inferred from the file."""
     tokenizer = config.get("target") or config.get("tokenizer", {})
-    return registry.build("task", {**config["task"], **settled}, tokenizer=tokenizer)
+    task: AnyTask = registry.build("task", {**config["task"], **inferred}, tokenizer=tokenizer)
+    return task
 
 
 def check_auxiliary(auxiliary: float) -> float:
@@ -106,14 +93,23 @@ def check_auxiliary(auxiliary: float) -> float:
     return auxiliary
 
 
-def add_auxiliary_loss(own: Loss, scores: Any, auxiliary: float) -> Loss:
-    """The loss of an answer and, of a language model in training, so much of that of its words.
+def add_auxiliary_loss(loss: Loss, scores: "Tensor | WithAuxiliaryLM", auxiliary: float) -> Loss:
+    """Return the loss of the answers plus, while a language model is trained, that of its tokens.
 
-    L = L_task + λ L_words, the latter of a token on average (Radford et al. 2018).
+    L = L_task + λ L_tokens, the latter per token on average (Radford et al. 2018).
     """
-    if not hasattr(scores, "nats"):
-        return own
-    return Loss(own.total + auxiliary * scores.nats().sum(), own.count)
+    from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
+
+    if not isinstance(scores, WithAuxiliaryLM):
+        return loss
+    return Loss(loss.total + auxiliary * scores.nats().sum(), loss.count)
+
+
+def without_auxiliary(scores: "Tensor | WithAuxiliaryLM") -> "Tensor":
+    """Return the logits of the answers alone."""
+    from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
+
+    return scores.scores if isinstance(scores, WithAuxiliaryLM) else scores
 
 
 class LabelCheck:
@@ -153,8 +149,10 @@ class LabelCheck:
         )
 
 
-def compute_metrics(task: Task, space: Any, scores: Any, targets: Any) -> dict[str, float]:
+def compute_metrics(
+    task: AnyTask, space: LabelSpace, scores: Any, targets: "np.ndarray | Sequence[object]"
+) -> dict[str, float]:
     """Return every metric of held-out scores, thresholds tuned on them, without intervals."""
-    measure = task.build_metric(space)
-    measure.add(task.predict_targets(scores, task.tune(scores, targets, space)), targets)
-    return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
+    metric = task.build_metric(space)
+    metric.add(task.predict_targets(scores, task.tune(scores, targets, space)), targets)
+    return {name: value.value for name, value in metric.compute(resamples=0).items()}

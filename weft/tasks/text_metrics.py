@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,9 @@ class GoldTexts:
 
     texts: tuple[str, ...]
     record: Record
+
+
+Gold = GoldTexts | tuple[str, ...] | str | np.ndarray  # what an answer is compared with
 
 
 class RecordSlotErrors(SlotErrors):
@@ -71,8 +73,8 @@ class TextMetrics:
         self.metrics = [_BUILDERS[check_name(name)]() for name in names]
         self.combined = CombinedMetric(*self.metrics)
 
-    def add(self, predicted: Sequence[str], gold: Sequence[Any]) -> None:
-        """Count answers against texts, lists of them, records, or tables of ids."""
+    def add(self, predicted: Sequence[str], gold: Sequence[Gold]) -> None:
+        """Count answers against references, one or several each, records, or tables of ids."""
         right = [_as_gold(one, self.space) for one in gold]
         texts = [one.texts for one in right]
         for each in self.metrics:
@@ -89,8 +91,7 @@ class TextMetrics:
     @property
     def signatures(self) -> list[str]:
         """Lines that let others reproduce the metrics, where a metric has one."""
-        found = (getattr(each, "signature", "") for each in self.metrics)
-        return [line for line in found if line]
+        return [each.signature for each in self.metrics if each.signature]
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
@@ -105,7 +106,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def _as_gold(one: Any, space: TargetVocabulary) -> GoldTexts:
+def _as_gold(one: Gold, space: TargetVocabulary) -> GoldTexts:
     if isinstance(one, GoldTexts):
         return one
     texts = (one,) if isinstance(one, str) else one
@@ -119,12 +120,13 @@ def _bleu(lowercase: bool = False, tokenize: str = "13a", name: str = "bleu") ->
 
 
 def _lazy(module: str, kind: str) -> Callable[[], SentenceMetric]:
-    def made() -> SentenceMetric:
+    def build() -> SentenceMetric:
         from importlib import import_module
 
-        return getattr(import_module(f"weft.metrics.generation.{module}"), kind)()
+        metric: SentenceMetric = vars(import_module(f"weft.metrics.generation.{module}"))[kind]()
+        return metric
 
-    return made
+    return build
 
 
 def _restaurants() -> SentenceMetric:

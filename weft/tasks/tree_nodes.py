@@ -4,27 +4,28 @@ T nodes   C labels
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.errors import UserError
 from weft.metrics.structure.tree_nodes import NO_LABEL, UNSEEN_LABEL, NodeAccuracy
 from weft.metrics.value import MetricValue
+from weft.protocols import Saved
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace
-from weft.tasks.task import Answer, Loss
+from weft.tasks.task import Answer, StructuredTask
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example, SkipCounter
 from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
-    from weft.batch import LabelledBatch
+    from weft.batch.trees import FlatTree
 
 
 @register("task", "nodes")
-class TreeNodes:
+class TreeNodes(StructuredTask[TagSpace]):
     """A label at every node of given trees, such as (3 (2 The) (4 good)); the root's is the text's.
 
     Labels that are whole numbers are a scale; of an odd number of them the middle one is neutral,
@@ -33,7 +34,7 @@ class TreeNodes:
 
     head = "nodes"
     metric = "root"
-    has_threshold = False
+    reads_trees = True
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with its tree made binary, and the words of it."""
@@ -59,8 +60,8 @@ class TreeNodes:
         names = sorted(seen, key=int) if whole else sorted(seen)
         return TagSpace(("label",), (tuple(names),), extra_columns=1)
 
-    def load_space(self, saved: dict[str, Any]) -> TagSpace:
-        return TagSpace.from_json(saved, beside=1)
+    def load_space(self, saved: Saved) -> TagSpace:
+        return TagSpace.from_json(saved, extra_columns=1)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
         """(T, 2) the number of each node's label, -1 where it has none, and its parent."""
@@ -68,9 +69,6 @@ class TreeNodes:
         index = space.index[0]
         labels = [index.get(label, UNSEEN_LABEL) if label else NO_LABEL for label in flat.labels]
         return np.stack([np.array(labels, np.int64), flat.parents], axis=1)
-
-    def loss(self, scores: Any, batch: "LabelledBatch") -> Loss:
-        return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """The label of each root; those of the other nodes are in the structure."""
@@ -88,7 +86,9 @@ class TreeNodes:
             structure=Annotation("nodes", decoded.words, decoded.places, tree=tree, scores=scores),
         )  # fmt: skip
 
-    def gold(self, example: Example, space: TagSpace) -> Annotation:
+    def gold(
+        self, example: Example, space: TagSpace, predicted: Answer | None = None
+    ) -> Annotation:
         """Return the gold annotation."""
         return Annotation(
             "nodes", example.words, example.places, example.text, tree=example.tree
@@ -99,9 +99,6 @@ class TreeNodes:
         return [
             np.stack([found.table[:, 0], _is_positive(found.probs)], axis=1) for found in scores
         ]
-
-    def tune(self, scores: Any, targets: Any, space: TagSpace) -> TagSpace:
-        return space
 
     def build_metric(self, space: TagSpace) -> "NodeMetric":
         return NodeMetric(space)
@@ -146,10 +143,11 @@ def _expected_position(probs: np.ndarray) -> np.ndarray:
 def _is_positive(probs: np.ndarray) -> np.ndarray:
     """(T,) whether the labels above the middle are more probable than those below."""
     half = probs.shape[1] // 2
-    return probs[:, -half:].sum(1) > probs[:, :half].sum(1)
+    positive: np.ndarray = probs[:, -half:].sum(1) > probs[:, :half].sum(1)
+    return positive
 
 
-def _flatten(example: Example) -> Any:
+def _flatten(example: Example) -> "FlatTree":
     from weft.batch.trees import flatten_tree
 
     assert example.tree is not None, "prepared examples have one"

@@ -21,7 +21,7 @@ from weft.encode.mlp import MLP
 from weft.encode.rnn import DIRECTION_NAMES, Recurrent
 from weft.model import EncoderModel, Model
 from weft.runtime import Runtime
-from weft.tasks.task import Task
+from weft.tasks.task import AnyTask
 from weft.train.gradient_verdict import Curve, Evidence, GradientHealth, interpret
 
 MAX_ROWS, MAX_STEPS, MAX_ROW_STEPS = 64, 8192, 256  # of the sampled batch
@@ -60,7 +60,7 @@ def sample_batch(store: TokenStore) -> LabelledBatch:
 
 def examine(
     model: EncoderModel,
-    task: Task,
+    task: AnyTask,
     batch: LabelledBatch,
     runtime: Runtime,
     step: int = 0,
@@ -164,7 +164,9 @@ def _split_pairs(
     return np.concatenate(wide), torch.cat([side.lengths for side in sides])
 
 
-def find_non_finite(model: Model, task: Task, batch: LabelledBatch, runtime: Runtime) -> str | None:
+def find_non_finite(
+    model: Model, task: AnyTask, batch: LabelledBatch, runtime: Runtime
+) -> str | None:
     """Return the first module whose output, else whose gradient, is not finite."""
     bad: list[str] = []
 
@@ -227,7 +229,7 @@ def _eval_with_gradients(model: Model, runtime: Runtime) -> Iterator[None]:
 
 
 def _forward(
-    model: EncoderModel, task: Task, batch: LabelledBatch
+    model: EncoderModel, task: AnyTask, batch: LabelledBatch
 ) -> tuple[ForwardTrace, Tensor, Tensor, Tensor]:
     """Return the trace, the embedded text, the states before pooling, and the loss."""
     trace = ForwardTrace()

@@ -6,7 +6,7 @@ OUT/study.db  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,11 +18,12 @@ from weft.errors import UserError, unknown_name
 from weft.metrics.value import lower_is_better
 from weft.run.data import Data, labelled_only, read_mode
 from weft.run.split import open_splits
+from weft.run.target_tokenizer import learn_space
 from weft.run.text_scores import content_digests, initial_checkpoint
 from weft.run.train import infer_task_settings, resolve_config, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import build_task
-from weft.text.example import SkipCounter
+from weft.text.example import Example, SkipCounter
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
 from weft.tune.processes import run_workers
@@ -228,9 +229,12 @@ def _make_spec(
     full["task"] |= infer_task_settings(base, splits.train)
     task = build_task(full)
     metric = full["train"]["metric"] or task.metric
-    skips = data.on_bad_row == "skip"
-    examples = labelled_only(splits.train, data, SkipCounter(), manner) if skips else splits.train()
-    known = task.build_metric(task.space(examples)).compute(resamples=0)
+
+    def examples() -> Iterator[Example]:
+        skips = data.on_bad_row == "skip"
+        return labelled_only(splits.train, data, SkipCounter(), manner) if skips else splits.train()
+
+    known = task.build_metric(learn_space(task, examples)).compute(resamples=0)
     if metric not in known:
         raise unknown_name("metric", metric, known, "train.metric")
     higher = not lower_is_better(metric)

@@ -12,7 +12,7 @@ from typing import Any
 from weft import registry
 from weft.config import SETTING_SECTIONS, Config, to_toml
 from weft.errors import UserError, unknown_name
-from weft.run.data import Data
+from weft.run.data import Data, find_task
 from weft.run.train import resolve_config
 from weft.train.settings import Settings
 
@@ -176,7 +176,7 @@ def check_buildable(config: Config) -> dict[str, Any]:
     else:
         from weft.model import build_model
 
-        by_word = hasattr(registry.find("task", full["task"]["kind"]), "gold")
+        by_word = find_task(full["task"]["kind"]).is_structured
         outputs = DECODER_OUTPUTS if "decoder" in full else WORD_OUTPUTS if by_word else 2
         build_model(full, vocabulary_size=8, outputs=outputs)
         registry.build("tokenizer", {k: v for k, v in full["tokenizer"].items() if k != "path"})

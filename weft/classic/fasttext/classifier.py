@@ -20,10 +20,11 @@ from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.machine import available_cpus
+from weft.protocols import LabelSpace
 from weft.registry import register
 from weft.storage import atomic_write
 from weft.tasks.regress import LabelScale
-from weft.tasks.task import LabelSpace, Task
+from weft.tasks.task import AnyTask
 
 if TYPE_CHECKING:
     from weft.classic.fasttext.kernels import TrainingTargets, Weights
@@ -82,7 +83,7 @@ class FastText:
         self,
         texts: Iterable[str],
         targets: np.ndarray,
-        task: Task,
+        task: AnyTask,
         space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
@@ -97,6 +98,7 @@ class FastText:
                 "Lower classic.min_count or add texts."
             )
         chance = np.random.default_rng(seed % 2**63)
+        assert isinstance(space.size, int), "the labels of texts are counted"
         weights = self._start(space.size, aims, chance)
         count = len(rows.ends)
         watch(Progress(0.0, "epoch 1"))
@@ -286,16 +288,16 @@ def _at_least(least: int, **given: int) -> None:
             raise UserError(f"{_WHERE}: {name} is {found}; it should be {least} or more.")
 
 
-def _training_targets(targets: np.ndarray, task: Task, space: LabelSpace) -> TrainingTargets:
+def _training_targets(targets: np.ndarray, task: AnyTask, space: LabelSpace) -> TrainingTargets:
     """The targets as the loops read them."""
     from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, TrainingTargets
 
-    smoothing = float(getattr(task, "smoothing", 0.0))
+    smoothing = float(task.smoothing)
     labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
     if isinstance(space, LabelScale):
         numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
         return TrainingTargets(SQUARES, labels, numbers, 0.0)
-    if getattr(task, "multi_label", False):
+    if task.multi_label:
         return TrainingTargets(
             SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing
         )

@@ -13,8 +13,9 @@ import numpy as np
 from weft.classic.linear.sklearn_fit import NEVER, Weights, fit_classes, fit_number, fit_sets
 from weft.errors import unknown_name
 from weft.metrics.value import lower_is_better
+from weft.protocols import LabelSpace
 from weft.tasks.regress import LabelScale
-from weft.tasks.task import LabelSpace, Task, compute_metrics
+from weft.tasks.task import AnyTask, compute_metrics
 
 GRIDS = {
     "logistic": (3.0, 10.0, 30.0, 100.0),
@@ -50,14 +51,15 @@ class Chosen:
         return f"strength {self.strength:g}, chosen on dev ({self.metric} {self.quality:.4f})"
 
 
-def fit_for(classifier: str, task: Task, space: LabelSpace, seed: int, balanced: bool) -> Fit:
+def fit_for(classifier: str, task: AnyTask, space: LabelSpace, seed: int, balanced: bool) -> Fit:
     """Return what fits this task at each of several strengths."""
     if isinstance(space, LabelScale):
         return fit_number
 
     def fit(rows: Rows, targets: np.ndarray, strengths: Sequence[float]) -> Iterator[Weights]:
-        if getattr(task, "multi_label", False):
+        if task.multi_label:
             return fit_sets(classifier, rows, targets, strengths, seed, balanced)
+        assert isinstance(space.size, int), "the labels of texts are counted"
         return fit_classes(classifier, rows, targets, space.size, strengths, seed, balanced)
 
     return fit
@@ -69,7 +71,7 @@ def choose(
     targets: np.ndarray,
     held: Held | None,
     strengths: Sequence[float],
-    task: Task,
+    task: AnyTask,
     space: LabelSpace,
     metric: str = "",
 ) -> Chosen:
@@ -111,13 +113,13 @@ def choose(
     return replace(best, weights=_scale_logits(best.weights, scale), scale=scale)
 
 
-def _scale(weights: Weights, held: Held, task: Task, space: LabelSpace) -> float:
+def _scale(weights: Weights, held: Held, task: AnyTask, space: LabelSpace) -> float:
     """Return one over the temperature that suits the held-out rows best (Guo et al. 2017).
 
     It changes how probable the best label is, which C = 100 makes too sure of, and never which one
     it is. Numbers, and sets of labels, whose threshold is tuned, have none.
     """
-    if isinstance(space, LabelScale) or getattr(task, "multi_label", False):
+    if isinstance(space, LabelScale) or task.multi_label:
         return 1.0
     found = scores(held[0], weights).astype(np.float64)
     found -= found.max(1, keepdims=True)
@@ -146,7 +148,7 @@ def scores(rows: Rows, weights: Weights) -> np.ndarray:
 
 
 def _quality(
-    found: np.ndarray, targets: np.ndarray, task: Task, space: LabelSpace, metric: str
+    found: np.ndarray, targets: np.ndarray, task: AnyTask, space: LabelSpace, metric: str
 ) -> tuple[str, float]:
     """Return the name of the figure that is looked at and its value, higher being better."""
     known = compute_metrics(task, space, found, targets)

@@ -25,10 +25,11 @@ from weft.classic.linear.tfidf_vectorizer import (
 from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
+from weft.protocols import LabelSpace
 from weft.registry import register
 from weft.storage import atomic_write, write_text
 from weft.tasks.regress import LabelScale
-from weft.tasks.task import LabelSpace, Task
+from weft.tasks.task import AnyTask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -94,7 +95,7 @@ class TfIdf:
         self,
         texts: Iterable[str],
         targets: np.ndarray,
-        task: Task,
+        task: AnyTask,
         space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
@@ -107,9 +108,10 @@ class TfIdf:
                 f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
                 "Leave it out: task 'regress' always uses ridge regression."
             )
+        assert isinstance(space.size, int), "the labels of texts are counted"
         check_size(self.classifier, len(targets), space.size, len(dev[0]) if dev else 0)
         watch(Progress(0.0, "counting n-grams"))
-        rows = self._learn(texts, space)
+        rows = self._learn(texts, space.size)
         from threadpoolctl import threadpool_limits
 
         watch(Progress(0.5, "fitting the weights"))
@@ -129,7 +131,7 @@ class TfIdf:
         targets: np.ndarray,
         dev: tuple[Sequence[Any], np.ndarray] | None,
         fit: Fit,
-        task: Task,
+        task: AnyTask,
         space: LabelSpace,
         metric: str,
     ) -> Weights:
@@ -150,11 +152,11 @@ class TfIdf:
         self.remarks.append(f"{best}{suffix}")
         return best.weights
 
-    def _learn(self, texts: Iterable[str], space: LabelSpace) -> "csr_matrix":
+    def _learn(self, texts: Iterable[str], labels: int) -> "csr_matrix":
         """Learn the vocabulary of each family; return the rows of the training texts."""
         families = self.families.values()
         # The optimiser holds some twenty numbers for every weight.
-        most = max(1, LARGEST // len(families) // (space.size if space.size > 2 else 1))
+        most = max(1, LARGEST // len(families) // (labels if labels > 2 else 1))
         size = min(self.size or most, most)
         blocks: list[csr_matrix] = []
         for name, grams in self.families.items():

@@ -305,7 +305,7 @@ def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str,
     """Return (label, probability, is target), most probable first."""
     if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
-    probs = zip(predictor.labels, one.answer.scores, strict=True)
+    probs = zip(predictor.class_labels, one.answer.scores, strict=True)
     pairs = one.at.probs if one.at else sorted(probs, key=lambda p: -p[1])
     shown = [pair for i, pair in enumerate(pairs) if i < MAX_BARS or pair[0] == one.target]
     return [(name, prob, name == one.target) for name, prob in shown]
