@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,11 @@ ROOT = Path(__file__).parents[1]
 COPIED = ("weft", "tests", "bench", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 # Code that only a GPU runs, and data.
 EXCLUDED = re.compile(r"triton|cuda_graphs|vectors/gpu\.py|synthetic|__main__|protocols")
-COMPARED = {
+OPERATORS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
-}  # fmt: skip
-ARITHMETIC = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "+",
-    ast.Pow: "*",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in", ast.Add: "-",
+    ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "+", ast.Pow: "*",
+    ast.And: "or", ast.Or: "and",
 }  # fmt: skip
 TEST_SECONDS = 20  # of one test; a mutant that makes it hang is killed
 
@@ -65,17 +64,17 @@ def find_mutants(file: str, source: str) -> Iterator[Mutant]:
     skipped: set[ast.AST] = set()  # annotations, decorators and the texts of errors
     defaults: set[ast.AST] = set()
     for node in ast.walk(tree):
+        fields = [getattr(node, name, None) for name in ("annotation", "returns", "exc", "msg")]
         values: list[Any] = []
         if isinstance(node, ast.arguments):
-            values = [*node.defaults, *filter(None, node.kw_defaults)]
+            values = [*node.defaults, *node.kw_defaults]
         elif isinstance(node, ast.ClassDef):  # the fields of dataclasses
-            values = [n.value for n in node.body if isinstance(n, ast.AnnAssign) and n.value]
-        defaults.update(inner for value in values for inner in ast.walk(value))
-        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: never used
-            skipped.update(ast.walk(node))
-        fields = (getattr(node, name, None) for name in ("annotation", "returns", "exc", "msg"))
-        for part in (*filter(None, fields), *getattr(node, "decorator_list", [])):
-            skipped.update(ast.walk(part))
+            values = [n.value for n in node.body if isinstance(n, ast.AnnAssign)]
+        elif isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: never used
+            fields.append(node)
+        defaults.update(inner for part in filter(None, values) for inner in ast.walk(part))
+        fields += getattr(node, "decorator_list", [])
+        skipped.update(inner for part in filter(None, fields) for inner in ast.walk(part))
     lines = source.encode().split(b"\n")
     for node in set(ast.walk(tree)) - skipped:
         if getattr(node, "lineno", 0) == getattr(node, "end_lineno", -1):
@@ -87,24 +86,21 @@ def find_mutants(file: str, source: str) -> Iterator[Mutant]:
 def _changes(node: Any, line: bytes) -> Iterator[tuple[int, int, str, str]]:
     """Yield (start, stop, text, kind) of every change of one node, which stands on one line."""
 
-    def between(left: ast.expr, right: ast.expr, text: str, kind: str) -> Iterator[Any]:
+    def between(left: ast.expr, right: ast.expr, op: ast.AST, kind: str) -> Iterator[Any]:
         start, stop = left.end_col_offset or 0, right.col_offset
-        if not {b"("[0], b")"[0]} & set(line[start:stop]):
-            yield start, stop, f" {text} ", kind
+        if not re.search(rb"[()]", line[start:stop]):
+            yield start, stop, f" {OPERATORS[type(op)]} ", kind
 
     whole = (getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0))
     if isinstance(node, ast.Compare):
-        for left, op, right in zip(
-            (node.left, *node.comparators), node.ops, node.comparators, strict=False
-        ):
+        sides = pairwise((node.left, *node.comparators))
+        for (left, right), op in zip(sides, node.ops, strict=True):
             edge = isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-            kind = "edge" if edge else "comparison"
-            yield from between(left, right, COMPARED[type(op)], kind)
-    elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        yield from between(node.left, node.right, ARITHMETIC[type(node.op)], "arithmetic")
+            yield from between(left, right, op, "edge" if edge else "comparison")
+    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        yield from between(node.left, node.right, node.op, "arithmetic")
     elif isinstance(node, ast.BoolOp):
-        other = "or" if isinstance(node.op, ast.And) else "and"
-        yield from between(*node.values[:2], other, "boolean")
+        yield from between(*node.values[:2], node.op, "boolean")
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node.col_offset, node.operand.col_offset, "", "boolean"
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -112,9 +108,7 @@ def _changes(node: Any, line: bytes) -> Iterator[tuple[int, int, str, str]]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         new = node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0
         yield *whole, str(new), "constant"
-    elif isinstance(node, ast.AugAssign) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-    ):
+    elif isinstance(node, (ast.AugAssign, ast.Expr)) and not isinstance(node.value, ast.Constant):
         yield *whole, "pass", "removed"
 
 
@@ -152,8 +146,8 @@ def run_tests(tree: str, tests: list[str], seconds: float) -> tuple[str, str]:
             process.wait()
             return "unfinished", ""
         out.seek(0)
-        killer = next((line for line in out if line.startswith(("FAILED", "ERROR"))), "")
-        return ("survived" if code in (0, 5) else "killed"), killer.strip()  # 5: no tests
+        killer = next((line.strip() for line in out if line.startswith(("FAILED", "ERROR"))), "")
+    return ("survived" if code in (0, 5) else "killed"), killer  # 5: no tests
 
 
 def test_mutant(mutant: Mutant, trees: Any, seconds: float) -> dict[str, Any]:
