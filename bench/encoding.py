@@ -43,8 +43,9 @@ from weft.run.train import resolve_config
 from weft.runtime import seed_everything, select_runtime
 from weft.text.example import Example
 from weft.text.read import read
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 SHORTEST, LONGEST = 5, 60  # words of a sentence
 PIECE = 32  # sentences of a batch

@@ -24,8 +24,9 @@ from weft.model import Model, build_model
 from weft.runtime import select_runtime
 from weft.tasks.mlm import MaskedLM
 from weft.tokens.special_tokens import SpecialTokens
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 if TYPE_CHECKING:
     from gpu_generation import Bench

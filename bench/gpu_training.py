@@ -25,9 +25,10 @@ from weft.kernels.compile import compile_blocks
 from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.optim import build_optimisers, clip_gradients
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 if TYPE_CHECKING:
     from gpu_generation import Bench

@@ -24,8 +24,9 @@ from weft.model import Model, build_model
 from weft.run.train import resolve_config
 from weft.runtime import seed_everything, select_runtime, use_threads
 from weft.tasks.task import AnyTask
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 BAR = 0.95
 Ready = list[tuple[Padded, torch.Tensor]]

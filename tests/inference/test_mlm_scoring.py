@@ -12,8 +12,9 @@ from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.mlm import MaskedLM
 from weft.train import cuda_graphs
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 
 @pytest.fixture

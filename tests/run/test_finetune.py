@@ -24,8 +24,9 @@ from weft.tasks.classify import Classify
 from weft.tasks.regress import Regress
 from weft.text.read import read
 from weft.tokens.vocabulary import SPECIALS
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 made = pytest.importorskip("tests.fixtures.checkpoints", exc_type=ImportError)
 FEW = {"train.epochs": 1, "train.batch_size": 7, "train.threads": 1}

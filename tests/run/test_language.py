@@ -25,8 +25,9 @@ from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
 from weft.text.example import Example, SkipCounter
 from weft.train import checkpoint, loop
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 WORD = {"kind": "word", "min_count": 1}
 SMALL = {

@@ -29,8 +29,9 @@ from weft.tasks.language import LanguageModelling
 from weft.tasks.mlm import MaskedLM as HiddenWords
 from weft.tokens.special_tokens import SpecialTokens
 from weft.train import cuda_graphs
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ from weft.decode.decoders.elmo import BiLM
 from weft.model import build_model
 from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
-from weft.train import loop
-from weft.train.loop import NonFiniteLoss, Progress, TrainState, fit
+from weft.train import finite_check, loop
+from weft.train.finite_check import NonFiniteLoss
+from weft.train.loop import fit
 from weft.train.optim import build_optimisers, clip_gradients
 from weft.train.settings import Settings
+from weft.train.state import Progress, TrainState
 
 PARTS = {
     "embedder": {"kind": "lookup", "width": 7},
@@ -185,18 +187,18 @@ def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
 
     trainee = TrainState.fresh(model(), Settings())
     did(1, 2.0), did(2, math.nan)
-    loop._start_finite_check(trainee, Far())
+    finite_check.start_finite_check(trainee, Far())
     assert asked == [False]
     assert trainee.unchecked == []
     did(3, 2.0)
     with pytest.raises(NonFiniteLoss, match="nan at update 2 "):
-        loop._start_finite_check(trainee, Far())
+        finite_check.start_finite_check(trainee, Far())
     assert trainee.pending is None
-    loop._start_finite_check(trainee, Far())  # the third, which is good
+    finite_check.start_finite_check(trainee, Far())  # the third, which is good
     did(4, math.inf)
     with pytest.raises(NonFiniteLoss, match="inf at update 4 "):
-        loop.check_finite(trainee)
-    loop.check_finite(trainee)  # what was told is not told again
+        finite_check.check_finite(trainee)
+    finite_check.check_finite(trainee)  # what was told is not told again
 
 
 def test_a_gradient_that_overflows_is_caught_too(monkeypatch):

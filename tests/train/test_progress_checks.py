@@ -8,8 +8,8 @@ from tests.fixtures import small
 from tests.fixtures.classify_runs import settings
 from weft.batch import Position
 from weft.run import Splits
-from weft.train.loop import Progress
 from weft.train.progress_checks import MIN_UPDATES, DevCurve, LossTracker
+from weft.train.state import Progress
 
 
 @pytest.mark.parametrize(

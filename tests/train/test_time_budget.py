@@ -8,8 +8,9 @@ from tests.fixtures.counted_graphs import model, pieces
 from weft.runtime import select_runtime
 from weft.tasks.language import LanguageModelling
 from weft.train import time_budget
-from weft.train.loop import TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 from weft.train.time_budget import TimeBudget
 
 

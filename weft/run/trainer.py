@@ -31,19 +31,14 @@ from weft.runtime import Runtime, seed_everything
 from weft.storage import write_text
 from weft.train import checkpoint
 from weft.train.cuda_graphs import WARMUP_UPDATES, setup_work, updates_ahead
+from weft.train.ema import ema_weights
 from weft.train.feature_cache import cache_features
+from weft.train.finite_check import NonFiniteLoss, check_finite
 from weft.train.gradient_diagnostics import GradientHealth, examine, find_non_finite, sample_batch
 from weft.train.logger import ResumeError, truncate_metrics
-from weft.train.loop import (
-    NonFiniteLoss,
-    Progress,
-    TrainState,
-    check_finite,
-    ema_weights,
-    fit,
-    rehearse_update,
-)
+from weft.train.loop import fit, rehearse_update
 from weft.train.progress_checks import DevCurve, LossTracker
+from weft.train.state import Progress, TrainState
 from weft.train.threads import ThreadChoice, thread_counts
 from weft.train.time_budget import TimeBudget
 

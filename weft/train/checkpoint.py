@@ -18,7 +18,8 @@ from weft.errors import UserError
 from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
-from weft.train.loop import TrainState, rebuild_state
+from weft.train.loop import rebuild_state
+from weft.train.state import TrainState
 
 FORMAT = 1
 

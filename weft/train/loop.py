@@ -1,96 +1,48 @@
-"""The training loop."""
+"""The training loop: batches in, one update at a time.
 
-import contextlib
+for batches of one update:
+    set the learning rate of this update
+    back-propagate loss / count        (micro-batches add up their gradients)
+    clip the gradient norm
+    step the optimisers, zero the gradients
+    update the moving average of the weights
+    yield the progress
+"""
+
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from weft.batch import BatchLoader, LabelledBatch, Position
-from weft.decode.search.state import iter_tensors, map_tensors
-from weft.errors import UserError, is_out_of_memory
+from weft.decode.search.state import State, iter_tensors, map_tensors
+from weft.errors import is_out_of_memory
 from weft.runtime import Runtime, free_memory
+from weft.tasks.task import Loss
 from weft.train.cuda_graphs import give_up_compiling, make_train_step, maybe_compile, updates_ahead
-from weft.train.optim import RATE_FACTOR, Unfreezing, build_optimisers, clip_gradients
+from weft.train.ema import update_ema
+from weft.train.finite_check import check_finite, start_finite_check
+from weft.train.optim import Unfreezing, clip_gradients, set_learning_rate
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
+from weft.train.state import Progress, TrainState
 
 REHEARSAL_PASSES = 3  # over the gradients: about as long as a step of Adam
 CHECK_INTERVAL = 16  # updates between checks for NaN; on a GPU one ends when the next starts
 
 
-@dataclass(frozen=True)
-class Progress:
-    """The result of one update. Numbers stay on the device until they are read."""
+class Objective(Protocol):
+    """The part of a task that the loop needs."""
 
-    step: int
-    position: Position  # of the next batch
-    fraction: float  # of the run completed
-    rate: float
-    count: int
-    total: Tensor  # the loss, summed over `count`
-    norm: Tensor  # of the gradient, before clipping
-    rows: tuple[int, ...]
-    ends_epoch: bool
-
-    @property
-    def loss(self) -> float:
-        return float(self.total) / self.count
-
-
-class NonFiniteLoss(UserError):
-    """The loss or its gradient became NaN or infinite at `update`."""
-
-    def __init__(self, update: Progress):
-        self.update = update
-        problem = (
-            f"loss became {update.loss}"
-            if not math.isfinite(update.loss)
-            else "gradient overflowed"
-        )
-        super().__init__(
-            f"The {problem} at update {update.step} (learning rate {update.rate:.3g})."
-        )
-
-
-@dataclass(frozen=True)
-class PendingCheck:
-    """Updates whose finite check runs on the device, and the function that waits for it."""
-
-    updates: list[Progress]
-    are_finite: Callable[[], list[bool]]
-
-
-@dataclass
-class TrainState:
-    """A model in training, with everything that a checkpoint needs to resume exactly."""
-
-    model: nn.Module
-    optimisers: list[Optimizer]
-    step: int = 0
-    micro_batches: int = 1  # per batch; doubled when memory runs out
-    ema: dict[str, Tensor] | None = None  # exponential moving average of the weights
-    unchecked: list[Progress] = field(default_factory=list)  # updates not yet checked for NaN
-    pending: PendingCheck | None = None  # the last check, still running on the device
-    carried: Any = None  # recurrent state for the next batch, in truncated BPTT
-    speedup_failure: str = ""  # why compiling or CUDA graphs were given up
-    decay_left: float | None = None  # of the learning rate, if time is short (see Schedule)
-
-    @classmethod
-    def fresh(cls, model: nn.Module, settings: Settings) -> "TrainState":
-        ema = None
-        if settings.ema_decay > 0:
-            ema = {n: p.detach().clone() for n, p in model.named_parameters()}
-        return cls(model, build_optimisers(model, settings), ema=ema)
+    def loss(self, scores: Any, batch: LabelledBatch) -> Loss: ...
 
 
 def fit(
     state: TrainState,
-    task: Any,
+    task: Objective,
     batches: BatchLoader,
     settings: Settings,
     runtime: Runtime,
@@ -105,123 +57,73 @@ def fit(
     became NaN, always before the end of an epoch, and when the caller runs `check_finite(state)`.
     """
     model = state.model.train()
-    learned = _trained_parameters(state)
+    trained = state.trained_parameters()
     maybe_compile(model, settings, runtime, batches)
-    unfreezing = Unfreezing(model, learned, settings.unfreeze_epochs)
+    unfreezing = Unfreezing(model, trained, settings.unfreeze_epochs)
 
     def update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
         total = _compute_gradients(state, task, group, count, runtime)
-        norm = clip_gradients(learned, settings.clip_norm)
+        norm = clip_gradients(trained, settings.clip_norm)
         for optimiser in state.optimisers:
             optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+        state.zero_grads()
         # Fused optimisers do not mark weights as changed, and packed copies made for an evaluation
         # are kept until they are.
-        torch.autograd.graph.increment_version(learned)
+        torch.autograd.graph.increment_version(trained)
         return total, norm
 
     train_step = make_train_step(update, state, settings, runtime, batches)
     schedule = Schedule(settings, state.decay_left)
-    interval = 1 if runtime.device.type == "cpu" else CHECK_INTERVAL
-    for group in _accumulation_groups(iter(batches), settings.accumulate):
-        position = group[-1][1]
-        count = sum(batch.count for batch, _ in group)
+    for group, position in _accumulation_groups(batches, settings.accumulate):
         done = batches.fraction_done(batches.position)
         ahead = updates_ahead(batches, settings)
         rate = schedule.next_rate(state.step, done, ahead, updates_that_fit())
         state.decay_left = schedule.decay_left
         state.step += 1
         unfreezing.step(done * settings.epochs)
-        for optimiser in state.optimisers:
-            for settings_group in optimiser.param_groups:
-                settings_group["lr"] = rate * settings_group.get(RATE_FACTOR, 1.0)
-        total, norm = train_step([batch for batch, _ in group], count)
-        if state.ema is not None:
-            _update_ema(state, settings.ema_decay)
+        set_learning_rate(state.optimisers, rate)
+
+        count = sum(batch.count for batch in group)
+        total, norm = train_step(group, count)
+        update_ema(state, settings.ema_decay)
+
         batches.position = position
-        if position.batch == 0:
+        ends_epoch = position.batch == 0
+        if ends_epoch:
             state.carried = None  # the next epoch starts the text again
+        rows = tuple(row for batch in group for row in batch.rows.tolist())
+        fraction = batches.fraction_done(position)
         progress = Progress(
-            state.step,
-            position,
-            batches.fraction_done(position),
-            rate,
-            count,
-            total,
-            norm,
-            tuple(row for batch, _ in group for row in batch.rows.tolist()),
-            position.batch == 0,
+            state.step, position, fraction, rate, count, total, norm, rows, ends_epoch
         )
         state.unchecked.append(progress)
-        if interval == 1 or progress.ends_epoch:
+        if runtime.device.type == "cpu" or ends_epoch:
             check_finite(state)
-        elif len(state.unchecked) >= interval:
-            _start_finite_check(state, runtime)
+        elif len(state.unchecked) >= CHECK_INTERVAL:
+            start_finite_check(state, runtime)
         on_update(progress)
         yield progress
         if not model.training:  # the caller may have evaluated
             model.train()
 
 
-def rehearse_update(
-    state: TrainState, task: Any, batch: LabelledBatch, settings: Settings, runtime: Runtime
-) -> None:
-    """Do the work of an update with a batch, and leave the model and its state unchanged."""
-    model, carried, random = state.model, state.carried, runtime.random_state()
-    training = model.training
-    model.train()
-    _compute_gradients(state, task, [batch], batch.count, runtime)
-    learned = _trained_parameters(state)
-    clip_gradients(learned, settings.clip_norm)
-    # An optimiser reads and writes the weights and up to two moments. Here only the gradients are
-    # written, and then dropped.
-    dense = [p.grad for p in learned if p.grad is not None and not p.grad.is_sparse]
-    for _ in range(REHEARSAL_PASSES if dense else 0):
-        torch._foreach_mul_(dense, 0.5)
-    _zero_grads(state)
-    state.carried = carried
-    runtime.restore_random(random)
-    model.train(training)
+def _accumulation_groups(
+    batches: BatchLoader, size: int
+) -> Iterator[tuple[list[LabelledBatch], Position]]:
+    """Yield the batches of each update and the position after them.
 
-
-def _trained_parameters(state: TrainState) -> list[nn.Parameter]:
-    """Return the parameters that the optimisers update, in the model's order."""
-    groups = (group for optimiser in state.optimisers for group in optimiser.param_groups)
-    trained = {id(p) for group in groups for p in group["params"]}
-    return [p for p in state.model.parameters() if id(p) in trained]
-
-
-def check_finite(state: TrainState) -> None:
-    """Raise NonFiniteLoss if a loss or gradient since the last check is not finite."""
-    _finish_finite_check(state)
-    updates = state.unchecked
-    if updates:
-        state.unchecked = []
-        state.pending = PendingCheck(updates, _are_finite(updates).tolist)
-        _finish_finite_check(state)
-
-
-def _start_finite_check(state: TrainState, runtime: Runtime) -> None:
-    """Start to check the latest updates without waiting; finish the check before."""
-    _finish_finite_check(state)
-    updates, state.unchecked = state.unchecked, []
-    state.pending = PendingCheck(updates, runtime.fetch(_are_finite(updates)))
-
-
-def _finish_finite_check(state: TrainState) -> None:
-    pending, state.pending = state.pending, None
-    if pending is not None:
-        for update, finite in zip(pending.updates, pending.are_finite(), strict=True):
-            if not finite:
-                raise NonFiniteLoss(update)
-
-
-def _are_finite(updates: list[Progress]) -> Tensor:
-    return torch.isfinite(torch.stack([u.total + u.norm for u in updates]))
+    An update never reaches into the next epoch.
+    """
+    group = []
+    for batch, position in batches:
+        group.append(batch)
+        if len(group) == size or position.batch == 0:
+            yield group, position
+            group = []
 
 
 def _compute_gradients(
-    state: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Objective, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
     """Back-propagate a group of batches as one, in micro-batches once memory has run out."""
     while True:
@@ -230,20 +132,20 @@ def _compute_gradients(
         except (RuntimeError, MemoryError) as error:
             if give_up_compiling(state.model, error):
                 state.speedup_failure = f"blocks could not be compiled: {type(error).__name__}"
-                _zero_grads(state)
+                state.zero_grads()
                 continue
             if not is_out_of_memory(error) or state.micro_batches >= max(len(b) for b in group):
                 raise
-        _zero_grads(state)
+        state.zero_grads()
         free_memory()
         state.micro_batches *= 2
 
 
 def _backward(
-    state: TrainState, task: Any, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Objective, group: list[LabelledBatch], count: int, runtime: Runtime
 ) -> Tensor:
     """Try once. If it fails, its autograd graph is freed before the next try."""
-    total: Any = 0.0
+    total: Tensor | float = 0.0
     carried = state.carried  # stored only on success, or a second try would advance it twice
     for batch in group:
         after = []
@@ -258,13 +160,8 @@ def _backward(
             after.append(loss.carried)
         carried = concat_states(after)
     state.carried = carried
+    assert isinstance(total, Tensor)  # a group has at least one batch
     return total
-
-
-def _zero_grads(state: TrainState) -> None:
-    """Drop the gradients of a failed update."""
-    for optimiser in state.optimisers:
-        optimiser.zero_grad(set_to_none=True)
 
 
 def _split_batch(batch: LabelledBatch, parts: int) -> Iterator[LabelledBatch]:
@@ -280,7 +177,7 @@ def _split_batch(batch: LabelledBatch, parts: int) -> Iterator[LabelledBatch]:
         start = stop
 
 
-def concat_states(states: list[Any]) -> Any:
+def concat_states(states: list[State]) -> State:
     """Concatenate the states of micro-batches along the batch axis."""
     if len(states) == 1 or states[0] is None:
         return states[0]
@@ -288,53 +185,28 @@ def concat_states(states: list[Any]) -> Any:
     return rebuild_state(states[0], [torch.cat(rows) for rows in parts])
 
 
-def rebuild_state(state: Any, tensors: Iterable[Tensor]) -> Any:
+def rebuild_state(state: State, tensors: Iterable[Tensor]) -> State:
     """Return a state of the same structure with other tensors, in traversal order."""
     rest = iter(tensors)
     return map_tensors(lambda part: next(rest), state)
 
 
-def _update_ema(state: TrainState, decay: float) -> None:
-    """Update the exponential moving average of the weights."""
-    # Early on, weight all updates equally, or the random start would stay in the average for long.
-    decay = min(decay, state.step / (state.step + 10))
-    assert state.ema is not None
-    with torch.no_grad():
-        now = dict(state.model.named_parameters())
-        names = [n for n, p in now.items() if p.requires_grad]
-        torch._foreach_lerp_(
-            [state.ema[n] for n in names], [now[n].detach() for n in names], 1 - decay
-        )
-
-
-def _accumulation_groups(
-    batches: Iterator[tuple[LabelledBatch, Position]], size: int
-) -> Iterator[list[tuple[LabelledBatch, Position]]]:
-    """Yield the batches of each update; a group never reaches into the next epoch."""
-    group = []
-    for batch, position in batches:
-        group.append((batch, position))
-        if len(group) == size or position.batch == 0:
-            yield group
-            group = []
-
-
-@contextlib.contextmanager
-def ema_weights(state: TrainState) -> Iterator[nn.Module]:
-    """Yield the model with its averaged weights in place, if an average is kept."""
-    if state.ema is None:
-        yield state.model
-        return
-    parameters = dict(state.model.named_parameters())
-    current = {name: p.detach().clone() for name, p in parameters.items()}
-    _copy_weights(state.ema, parameters)
-    try:
-        yield state.model
-    finally:
-        _copy_weights(current, parameters)
-
-
-def _copy_weights(values: dict[str, Tensor], parameters: dict[str, nn.Parameter]) -> None:
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(values[name])
+def rehearse_update(
+    state: TrainState, task: Objective, batch: LabelledBatch, settings: Settings, runtime: Runtime
+) -> None:
+    """Do the work of an update with a batch, and leave the model and its state unchanged."""
+    model, carried, random = state.model, state.carried, runtime.random_state()
+    training = model.training
+    model.train()
+    _compute_gradients(state, task, [batch], batch.count, runtime)
+    trained = state.trained_parameters()
+    clip_gradients(trained, settings.clip_norm)
+    # An optimiser reads and writes the weights and up to two moments. Here only the gradients are
+    # written, and then dropped.
+    dense = [p.grad for p in trained if p.grad is not None and not p.grad.is_sparse]
+    for _ in range(REHEARSAL_PASSES if dense else 0):
+        torch._foreach_mul_(dense, 0.5)
+    state.zero_grads()
+    state.carried = carried
+    runtime.restore_random(random)
+    model.train(training)

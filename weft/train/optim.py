@@ -140,6 +140,13 @@ def _sparse_optimiser(parameters: list[nn.Parameter], settings: Settings) -> Opt
             return torch.optim.SparseAdam(parameters, settings.learning_rate, (0.9, settings.beta2))
 
 
+def set_learning_rate(optimisers: Iterable[Optimizer], rate: float) -> None:
+    """Set the learning rate of the next update, scaled for parts and layers that have their own."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
+
+
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Clip the gradient to `max_norm`; return its norm before."""
     gradients = [p.grad for p in parameters if p.grad is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.metrics.value import lower_is_better
-from weft.train.loop import Progress
+from weft.train.state import Progress
 
 MIN_ABSOLUTE_GAIN = 0.01  # of metrics that rise, such as accuracy
 MIN_RELATIVE_GAIN = 0.02  # of metrics that fall, such as perplexity

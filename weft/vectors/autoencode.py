@@ -31,8 +31,9 @@ from weft.tasks.task import Loss
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word import Word
-from weft.train.loop import Progress, TrainState, fit
+from weft.train.loop import fit
 from weft.train.settings import Settings
+from weft.train.state import Progress, TrainState
 
 FORMAT = 1
 SPECIAL = 2  # PAD and UNK are no words of a bag
