@@ -120,7 +120,7 @@ def test_a_configuration_can_be_named_in_four_ways(run, tmp_path):
         (lambda m, o: list(m.stream(None)), "list of texts, not NoneType"),
     ],
 )
-def test_wrong_types_are_told(run, tmp_path, call, message):
+def test_wrong_argument_types_raise_user_error(run, tmp_path, call, message):
     with pytest.raises(UserError) as caught:
         call(run[0].predictor, tmp_path / "o")
     assert message in str(caught.value)

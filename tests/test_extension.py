@@ -61,7 +61,7 @@ def train_words(data, name="run"):
     return [*words, *(word for one in SETTINGS for word in ("--set", one))]
 
 
-def test_a_module_is_trained_saved_loaded_and_compared(module):
+def test_trusted_module_trains_saves_loads_and_compares(module):
     folder = module.parent
     run(folder, *train_words(module), "--trust", "my_parts")
     answers = run(folder, "predict", "run", "a good film", "--json", "--trust", "my_parts")
@@ -75,7 +75,7 @@ def test_a_module_is_trained_saved_loaded_and_compared(module):
     assert '"status": "ranked"' in board
 
 
-def test_an_installed_package_needs_no_module_name(package):
+def test_installed_part_is_found_by_its_entry_point(package):
     folder = package.parent
     refused = run(folder, *train_words(package), code=2)
     assert "my_parts:Shifted" in refused
@@ -105,7 +105,7 @@ def test_a_registered_class_is_found_by_name(registered):
         find("encoder", "mime")
 
 
-def test_a_saved_model_finds_it_only_where_its_package_is_trusted(registered):
+def test_saved_model_loads_a_part_only_from_trusted_packages(registered):
     with (
         trusting((), lambda name: "model.json", saved=True),
         pytest.raises(UserError, match=r'^model\.json: encoder .* pass trust=\["tests"\]'),
@@ -115,7 +115,7 @@ def test_a_saved_model_finds_it_only_where_its_package_is_trusted(registered):
         assert find("encoder", "mine") is registered
 
 
-def test_names_are_taken_once(registered):
+def test_duplicate_part_names_raise_user_error(registered):
     register("encoder", "mine")(registered)  # the same class again, as after a reload
 
     with pytest.raises(UserError, match="Two encoders are called 'mine'"):
@@ -134,7 +134,7 @@ def test_a_part_without_its_interface_is_refused(registered):
         register("task", "bare")(type("Bare", (), {}))
 
 
-def test_a_trusted_package_that_cannot_be_imported_says_why(tmp_path, monkeypatch):
+def test_failed_import_of_a_trusted_package_is_reported(tmp_path, monkeypatch):
     (tmp_path / "broken_parts.py").write_text("import nothing_of_that_name\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with (

@@ -21,7 +21,7 @@ def test_there_is_some_memory():
     assert found is None or 2**20 < found < 2**60
 
 
-def test_many_labels_are_told_before_the_fit(monkeypatch):
+def test_too_many_labels_fail_before_the_fit(monkeypatch):
     monkeypatch.setattr(machine, "available_memory", lambda: 20 * 2**30)
     with pytest.raises(OutOfMemory) as error:
         check_size("logistic", 100_000, 100_000)

@@ -98,7 +98,7 @@ def test_options_that_do_not_fit(given, message):
         check(Cell, given, "here", ("input_size", "directions"))
 
 
-def test_what_is_required_is_asked_for():
+def test_missing_required_option_raises_user_error():
     with pytest.raises(UserError, match="here needs input_size"):
         check(Cell, {}, "here")
     with pytest.raises(UserError, match=r"\[encoder\] needs a 'kind'. Known: bag, cnn"):

@@ -25,7 +25,7 @@ def pieces(size=53, rows=5, window=7, epochs=1, **options):
 
 @settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(2, 9))
-def test_side_by_side_every_token_is_foretold_and_rows_go_on(size, rows, window):
+def test_parallel_streams_predict_every_token_and_continue_rows(size, rows, window):
     rows = min(rows, size)
     last, seen, lengths = None, set(), set()
     for batch, _ in pieces(size, rows, window):
@@ -45,7 +45,7 @@ def test_side_by_side_every_token_is_foretold_and_rows_go_on(size, rows, window)
 
 @settings(deadline=None)
 @given(st.integers(9, 60), st.integers(1, 7), st.integers(2, 9))
-def test_shuffled_every_token_is_foretold_in_whole_windows(size, rows, window):
+def test_shuffled_windows_predict_every_token(size, rows, window):
     seen: dict[int, set[int]] = {}
     epoch = 0
     for batch, position in pieces(size, rows, window, in_order=False, epochs=3):
@@ -68,7 +68,7 @@ def test_windows_lie_elsewhere_in_each_epoch():
     assert found[0] != sorted(found[0])
 
 
-def test_both_sides_are_read_as_they_are_asked_for():
+def test_targets_in_input_makes_the_source_equal_the_target():
     for batch, _ in pieces(in_order=False, targets_in_input=True):
         torch.testing.assert_close(batch.source.data, batch.target)
 

@@ -277,7 +277,7 @@ def test_lines_and_owners():
     assert documents.line(int(documents.starts[1]) - 1) == 1
 
 
-def test_a_single_document_has_no_strangers():
+def test_single_document_has_no_random_next_sentence():
     documents = Documents()
     documents.append([np.arange(7, 20, dtype=np.int32)] * 9)
     found = segment_pairs(documents.close(), np.array([0]), 30, 0.1, (1,))

@@ -23,7 +23,7 @@ def test_checks_pass_on_a_cpu(name):
     assert function(torch.device("cpu"))
 
 
-def test_a_machine_without_a_gpu_is_told_so(capsys, monkeypatch):
+def test_gpu_check_without_gpu_reports_it(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["gpu_check.py"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpu_check.main() == 0

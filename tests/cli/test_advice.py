@@ -43,7 +43,7 @@ def literals(path):
     return found
 
 
-def test_every_option_in_a_string_exists():
+def test_options_in_messages_exist():
     unknown = [
         f"{path}:{line}: {option}"
         for path in SOURCES
@@ -56,7 +56,7 @@ def test_every_option_in_a_string_exists():
 
 
 @pytest.mark.parametrize("verb", [name for name in OFFERED if " " not in name and name != "list"])
-def test_a_verb_speaks_of_its_own_options(verb):
+def test_verb_messages_name_only_its_options(verb):
     """Strings of the verb's module, fitted as an error is: no option is left that it lacks."""
     folder = Path("weft/cli")
     path = (
@@ -83,7 +83,7 @@ def keys(section):
 @pytest.mark.parametrize(
     "section", ["data", "train", "task", "generate", "classic", "decoder", "pair", *NEURAL_SECTIONS]
 )
-def test_every_setting_in_a_string_exists(section):
+def test_settings_in_messages_exist(section):
     known = keys(section)
     pattern = re.compile(rf"(?<![\w./{{-]){section}\.([a-z_]+)(?![\w./(-])")
     for path in SOURCES:
@@ -107,7 +107,7 @@ def test_every_setting_in_a_string_exists(section):
         ("load it (--no-replay).", "export", "load it (weft predict --no-replay)."),
     ],
 )
-def test_advice_is_fitted_to_the_verb(message, verb, expected):
+def test_advice_is_rewritten_for_the_verb(message, verb, expected):
     assert fit_advice(message, verb, OFFERED) == expected
 
 
@@ -187,7 +187,7 @@ def suggestions(message):
 
 @pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("words", PROVOKED, ids=lambda words: " ".join(words))
-def test_what_a_message_suggests_can_be_done(words, folder):
+def test_suggested_fixes_work(words, folder):
     arguments = [str(word).format(folder=folder) for word in words]
     done = command(*arguments)
     if done.status != 2:
@@ -204,7 +204,7 @@ def test_what_a_message_suggests_can_be_done(words, folder):
 
 
 @pytest.mark.parametrize("name", ["latin.tsv", "ragged.tsv", "record.jsonl", "two.csv"])
-def test_check_suggests_only_what_it_takes(name, folder):
+def test_check_suggests_only_existing_options(name, folder):
     done = command("check", folder / name)
     text = done.out.replace(str(folder), "")
     for named, option, _ in suggestions(text):

@@ -45,7 +45,7 @@ def test_a_file_compares_the_methods_with_what_is_right_beside(models, tmp_path)
     assert done.out.splitlines()[-1].split()[-1] == "5"
 
 
-def test_json_has_the_word_its_chances_and_those_of_all_words(models):
+def test_json_holds_the_word_its_probabilities_and_all_others(models):
     (line,) = ok("explain", models / "ner", TEXT, "--json", "--word", "Bo").lines
     row = json.loads(line)
     assert (row["at"]["number"], row["at"]["word"], row["at"]["column"]) == (1, "Bo", "tag")

@@ -221,11 +221,11 @@ def test_rules_of_the_command(models):
         ("none", (), ("none: no such model folder",)),
     ],
 )
-def test_what_cannot_be_is_told(models, model, given, parts):
+def test_invalid_options_fail_with_one_line(models, model, given, parts):
     says(fails("generate", models / model, *given), *parts)
 
 
-def test_prompts_of_a_file_are_counted_where_nobody_sees_the_texts(models, monkeypatch):
+def test_progress_counts_the_prompts_of_a_file(models, monkeypatch):
     seen = []
 
     @contextlib.contextmanager
@@ -237,7 +237,7 @@ def test_prompts_of_a_file_are_counted_where_nobody_sees_the_texts(models, monke
     assert seen == [("prompts", 1)] * 3
 
 
-def test_unknown_words_of_prompts_are_told_once(models):
+def test_unknown_prompt_words_are_reported_once(models):
     done = ok("generate", models / "words/run", "the zebra", "--max-length", 3)
     assert done.err == "note: the model does not know 'zebra'\n"
     given = "the old\nzebra yak\nyak gnu emu owl auk\n"
@@ -255,7 +255,7 @@ def test_unknown_words_of_prompts_are_told_once(models):
     assert ok("generate", models / "pairs/run", "a b").err == ""
 
 
-def test_words_that_are_not_known_are_told_with_their_line(models):
+def test_unknown_constraint_words_are_reported_with_their_line(models):
     path = models / "strange.txt"
     path.write_text("fish\nfisch\n", "utf-8")
     says(

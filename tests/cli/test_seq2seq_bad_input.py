@@ -117,7 +117,7 @@ def test_files_joined_by_a_comma(tmp_path):
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_a_model_of_pairs_is_asked_in_either_way(tmp_path, joined):
+def test_parallel_files_are_read_joined_or_by_target(tmp_path, joined):
     path = pair(tmp_path, "".join(f"a{i} b\n" for i in range(20)), "a b\n" * 20)
     both = f"{path},{tmp_path / 'a.de'}"
     ok(*train(tmp_path, *([both] if joined else [path, "--target", "de"])))
@@ -184,7 +184,7 @@ def test_a_missing_sister(tmp_path):
     says(message, "a.de: no such file")
 
 
-def test_a_test_file_without_targets_is_told_before_training(tmp_path):
+def test_test_file_without_targets_fails_before_training(tmp_path):
     path = pair(tmp_path, "a b\nb c\n" * 9, "A B\nB C\n" * 9)
     (tmp_path / "test.en").write_text("a b\nc\n", "utf-8")
     both = f"{path},{path.with_suffix('.de')}"

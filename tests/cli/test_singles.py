@@ -13,7 +13,7 @@ def rows(folder):
     return path
 
 
-def test_classes_with_one_row_do_not_stop_a_training(tmp_path):
+def test_classes_with_one_row_can_be_trained(tmp_path):
     data = rows(tmp_path)
     for recipe, more in (("tfidf", ()), ("bag", SMALL)):
         more = (*more, "--set", "data.dev_fraction=0.3")
@@ -23,7 +23,7 @@ def test_classes_with_one_row_do_not_stop_a_training(tmp_path):
 
 
 @pytest.mark.usefixtures("forked_workers")
-def test_classes_with_one_row_do_not_stop_a_comparison(tmp_path):
+def test_classes_with_one_row_can_be_compared(tmp_path):
     data = rows(tmp_path)
     more = ("--recipes", "tfidf", "--seeds", "1")
     done = ok("compare", data, "-o", tmp_path / "folds", "--folds", "3", *more)

@@ -35,7 +35,7 @@ def until(process: subprocess.Popen, path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_training_says_how_to_go_on(number, tmp_path):
+def test_stopped_training_prints_how_to_resume(number, tmp_path):
     data, out = small.file(tmp_path), tmp_path / "a run"
     process = start("train", "--recipe", "bag", "--train", data, "-o", out, *FOREVER)
     until(process, out / "checkpoints" / "last.safetensors")
@@ -51,7 +51,7 @@ def test_a_stopped_training_says_how_to_go_on(number, tmp_path):
     assert not (out / ".lock").exists()
 
 
-def test_a_training_that_is_stopped_early_says_that_nothing_is_lost(tmp_path):
+def test_training_stopped_before_its_first_checkpoint_says_so(tmp_path):
     out = tmp_path / "run"
     data = small.file(tmp_path, "other.tsv")
     sizes = ("--set", "train.save_every=1000000", "--set", "train.evaluate_every=1000000")
@@ -63,7 +63,7 @@ def test_a_training_that_is_stopped_early_says_that_nothing_is_lost(tmp_path):
     assert told.splitlines()[-1] == "stopped; no checkpoint was written yet: train again", told
 
 
-def test_a_stopped_comparison_ends_its_trainings_and_says_how_to_go_on(tmp_path):
+def test_stopped_comparison_kills_its_workers_and_prints_how_to_resume(tmp_path):
     data, out = small.file(tmp_path), tmp_path / "out"
     options = ("--recipes", "bag", "--seeds", "1", "--minutes", "0", "--workers", "1")
     process = start("compare", data, "-o", out, *options, *FOREVER)
@@ -81,7 +81,7 @@ def test_a_stopped_comparison_ends_its_trainings_and_says_how_to_go_on(tmp_path)
         os.kill(child, 0)
 
 
-def test_a_reader_that_goes_away_is_not_an_error(tmp_path):
+def test_closed_stdout_pipe_is_not_an_error(tmp_path):
     process = start("list")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -92,7 +92,7 @@ def test_a_reader_that_goes_away_is_not_an_error(tmp_path):
     assert process.returncode in (0, 1, 141)
 
 
-def test_a_message_reaches_the_log_where_nobody_reads_standard_error(tmp_path):
+def test_resume_message_reaches_the_log_when_stderr_is_closed(tmp_path):
     """As with `weft train 2>&1 | tee log`: Ctrl-C ends tee first."""
     data, out = small.file(tmp_path), tmp_path / "run"
     process = start("train", "--recipe", "bag", "--train", data, "-o", out, "--quiet", *FOREVER)

@@ -104,7 +104,7 @@ def test_without_a_spread_the_bootstrap_gives_the_deviation(spread):
         assert "deviation (±1.5, bootstrap over the test texts)" in found.text
 
 
-def test_folds_are_told():
+def test_recommendation_mentions_folds():
     rows = [made("a", 0.9, 1.0, folds=3), made("b", 0.5, 0.5, folds=3)]
     found = recommend(rows)
     assert found is not None

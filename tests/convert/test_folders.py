@@ -362,7 +362,7 @@ def test_settings_of_the_wrong_kind_are_named_as_the_file_has_them(tmp_path, cha
     says(fails("convert", tmp_path / "c", "-o", tmp_path / "m"), "config.json: ", told)
 
 
-def test_a_class_that_nobody_knows_is_named(folder, tmp_path):
+def test_unknown_architecture_is_named_in_the_error(folder, tmp_path):
     settings(folder, architectures=["BertForMind"])
     done = ok("convert", folder, "-o", tmp_path / "model")
     says(done.err, "note: only the network is kept: a head of BertForMind is not known here")

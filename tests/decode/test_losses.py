@@ -88,7 +88,7 @@ def test_nothing_to_count():
         assert not weight.grad.any()
 
 
-def test_only_what_is_asked_for_has_a_gradient():
+def test_only_required_inputs_get_a_gradient():
     (features, weight, bias), targets = case()
     chunked_loss(features.detach(), weight, bias.detach(), targets)[0].backward()
     assert features.grad is None

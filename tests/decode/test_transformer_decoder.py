@@ -153,7 +153,7 @@ def test_the_memory_is_projected_once():
     assert len(calls) == 2
 
 
-def test_weights_that_were_asked_for_are_the_last_layers_mean():
+def test_requested_attention_is_the_mean_of_the_last_layer():
     decoder = shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7))
     found = []
     decoder.blocks[1].register_forward_hook(lambda _, __, out: found.append(out[2]))
@@ -164,7 +164,7 @@ def test_weights_that_were_asked_for_are_the_last_layers_mean():
 
 
 @pytest.mark.parametrize("inner", [True, False])
-def test_dropout_is_inside_the_parts_only_where_asked(inner):
+def test_inner_dropout_drops_inside_the_block(inner):
     decoder = shaken(Seq2SeqTransformerDecoder(V, M, H, 2, N, 7, dropout=0.5, inner_dropout=inner))
     expected = decoder(words(), memory())
     assert decoder.train()(words(), memory()).ne(expected).any()

@@ -47,7 +47,7 @@ def test_sound_data_gives_no_finding():
     assert sum(counts) == counts[edges.index(8)] == 61
 
 
-def test_leaks_exact_and_near_are_told_apart():
+def test_exact_and_near_leaks_are_distinguished():
     train, test = rows(), rows(31, 1, "test.csv")
     test[3] = Example(f"  {train[7].text.upper()} ", "a class", file="test.csv", line=4)
     test[5] = Example(train[9].text.replace("what is", "what was"), "a class", "", "test.csv", 6)

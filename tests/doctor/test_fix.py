@@ -134,7 +134,7 @@ def test_json_keeps_its_other_fields_and_their_kinds(tmp_path):
     assert len(copy) == 4
 
 
-def test_json_labels_are_mended_in_place(tmp_path):
+def test_json_labels_are_fixed_in_place(tmp_path):
     words = [name * 3 for name in "abcdefghijk"]
     rows = [{"label": "good", "text": f"{word} films of {word}", "n": word} for word in words]
     rows[3]["label"] = "Good"

@@ -27,7 +27,7 @@ def fixed(out: Path, *paths: Path) -> tuple[FixResult, list[dict]]:
     return done, [json.loads(line) for line in done.changes.read_text("utf-8").splitlines()]
 
 
-def test_a_treebank_with_nothing_to_mend_is_the_same_byte_for_byte(tmp_path):
+def test_sound_treebank_is_written_byte_for_byte(tmp_path):
     marked = "\ufeff# newdoc id = a\r\n" + GOOD.replace("\n", "\r\n")
     bad = "\n\n" + sentence("x", [3, 1, 2], "p q r")
     content = (marked + bad).encode() + b"# sent_id = r\n1\tonly\ttwo\n\n# the end\n"
@@ -94,7 +94,7 @@ def test_files_come_out_in_the_scheme_of_the_first(tmp_path):
         assert file.read() == "Ada\tB-PER\nLee\tL-PER\nmet\tO\nBo\tU-PER\n\n" * 2
 
 
-def test_a_mended_first_line_keeps_its_byte_order_mark(tmp_path):
+def test_fixed_first_line_keeps_its_byte_order_mark(tmp_path):
     (tmp_path / "a.conll").write_text("\ufeffAda\tI-PER\nmet\tO\nBo\tB-PER\n", "utf-8")
     fixed(tmp_path / "out", tmp_path / "a.conll")
     assert (tmp_path / "out" / "a.conll").read_text("utf-8").startswith("\ufeffAda\tB-PER\n")
@@ -108,7 +108,7 @@ def test_what_is_no_tag_is_left_alone(tmp_path):
     assert [row["what"] for row in changes] == ["left: not a tag"]
 
 
-def test_spans_of_json_are_mended_in_place(tmp_path):
+def test_json_spans_are_fixed_in_place(tmp_path):
     lines = [
         '{"text": "Ada met Bo", "n": 1.50, "spans": [[0, 3, "PER"], [8, 10, "PER"]]}',
         '{"n": 2, "ents": [{"start": 3, "end": 7, "label": "per", "by": "x"}, '
@@ -128,7 +128,7 @@ def test_spans_of_json_are_mended_in_place(tmp_path):
     assert [row["what"] for row in changes] == ["spans fixed"] * 2 + ["left: invalid JSON"]
 
 
-def test_brat_is_mended_but_for_what_relations_need(tmp_path):
+def test_brat_is_fixed_except_what_relations_refer_to(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.txt").write_text("Ada met Bo .\n", "utf-8")

@@ -56,7 +56,7 @@ def test_a_block_is_pytorchs_layer(norm, activation, training):
 
 
 @pytest.mark.parametrize("inner", [True, False])
-def test_dropout_is_inside_the_parts_only_where_asked(inner):
+def test_inner_dropout_drops_inside_the_block(inner):
     torch.manual_seed(1)
     block = TransformerBlock(10, 2, 13, dropout=0.5, inner_dropout=inner)
     x = sample()

@@ -112,7 +112,7 @@ def test_gpt_looks_back_only():
 
 
 @pytest.mark.parametrize("task", ["span", "pair-classify"])
-def test_two_texts_in_one_row_are_told_apart(task):
+def test_attention_map_marks_the_second_text(task):
     (maps,) = attention_maps(network(task, pair="joint"), ("a bank", "the river"))
     assert maps.tokens == ("<cls>", "a", "bank", "<sep>", "the", "river", "<sep>")
     assert maps.second == 4

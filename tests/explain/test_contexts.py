@@ -107,7 +107,7 @@ def test_an_excerpt_keeps_the_word_in_the_middle():
     assert found[3].excerpt(9) == ("…over the ", "bank", ".")
 
 
-def test_what_cannot_be_asked(trained):
+def test_invalid_word_or_model_raises_user_error(trained):
     with pytest.raises(UserError, match="“tree” does not stand in these texts"):
         find_contexts(network("embed"), examples(), "tree")
     with pytest.raises(UserError, match="should name a word"):

@@ -115,7 +115,7 @@ def test_the_page_quotes_what_was_written(rnn, gpt):
     assert "Hover over a token" not in page
 
 
-def test_the_chances_of_the_tokens_are_those_of_the_answer(rnn):
+def test_token_probabilities_equal_those_of_the_answer(rnn):
     found, (answer,) = trace_generation(rnn, TEXT), rnn([TEXT])
     assert [token.prob for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)
     spelt = [token.text for token in found.tokens if token.text != END_SIGN]
@@ -260,7 +260,7 @@ def test_methods_by_what_there_is(rnn, gpt):
         run_explain(rnn, [Example(TEXT)], word="a")
 
 
-def test_a_language_model_is_heard_token_by_token(gpt):
+def test_language_model_is_explained_token_by_token(gpt):
     text = "the cat 3 sat"
     found, (answer,) = trace_scoring(gpt, text), gpt([text])
     assert [token.prob for token in found.tokens] == pytest.approx(answer.scores, abs=1e-5)

@@ -147,7 +147,7 @@ def test_the_word_itself_speaks_for_its_tag_and_a_hidden_one_keeps_its_place(pos
     assert (one.at.step, one.at.said, one.at.start) == (2, "VERB", 8)
 
 
-def test_the_least_certain_word_is_asked_about_unless_another_is_named(ner):
+def test_least_confident_word_is_explained_by_default(ner):
     one = asked(ner, NAMES)
     said = [each[0][0] for each in one.probs]
     # The model learns spans in marks of its own, and the answer has those of the file.
@@ -172,7 +172,7 @@ def test_another_tag_can_be_the_target(pos):
     assert attribute(one, "occlusion").words != attribute(other, "occlusion").words
 
 
-def test_a_parser_is_asked_for_heads_relations_and_tags(parser):
+def test_parser_heads_relations_and_tags_are_explained(parser):
     head = asked(parser, TEXT, word="dog")
     assert head.at.column == "head"
     assert len(head.spot.choices) == 6  # the root and every word but itself
@@ -240,7 +240,7 @@ def test_words_that_share_a_place_are_spaced_out():
     assert [text[a:b] for a, b in places] == ["zu", "dem", "Haus"]
 
 
-def test_a_word_that_is_not_there_is_told_with_those_that_are():
+def test_missing_word_raises_an_error_that_lists_the_words():
     with pytest.raises(UserError, match=r"no word 'cat' in this sentence.*1:The 2:dog"):
         find_word(Example("The dog", words=("The", "dog")), "cat")
     with pytest.raises(UserError, match="no word '3'"):

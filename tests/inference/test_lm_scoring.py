@@ -96,7 +96,7 @@ def test_both_sides_without_the_word_itself():
     close(list(score_texts(made, given, select_runtime("cpu"))), wanted)
 
 
-def test_hidden_words_are_asked_for_once_and_hidden():
+def test_every_masked_word_is_scored_once_while_masked():
     made, (text,) = model("mask", window=40), texts(9)
     wanted = []
     for i in range(9):

@@ -155,7 +155,7 @@ def test_tokens_are_counted_over_all_sentences() -> None:
     assert measure.n == 2
 
 
-def test_exact_match_ignores_white_space_and_case_if_told() -> None:
+def test_exact_match_can_ignore_case_and_white_space() -> None:
     for lowercase, value in ((False, 1 / 3), (True, 2 / 3)):
         measure = ExactMatch(lowercase)
         measure.add([" a  b", "A b", "a"], ["a b", ["c", "a b"], "ab"])

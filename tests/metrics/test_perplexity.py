@@ -15,7 +15,7 @@ def figures(costs, sizes, ends: bool = True, resamples: int = 0):
     return {name: figure.value for name, figure in measure.compute(resamples=resamples).items()}
 
 
-def test_by_hand() -> None:
+def test_perplexity_of_a_worked_example() -> None:
     costs = [TextCost(6.0, 5, end_nats=1.0, ends=1), TextCost(4.0, 3, end_nats=2.0, ends=1)]
     sizes = [TextSize(2, 11), TextSize(3, 7)]
     assert figures(costs, sizes) == pytest.approx(
@@ -51,7 +51,7 @@ def test_the_same_probability_is_the_same_whatever_the_tokens() -> None:
     assert by_words["token_perplexity"] > 1.5 * by_characters["token_perplexity"]
 
 
-def test_unknown_words_are_told_apart_as_in_kenlm() -> None:
+def test_unknown_words_are_counted_as_in_kenlm() -> None:
     # Words cost 2, 3 and (unknown) 7 nats, the end 1: KenLM's perplexities with and without OOVs.
     found = figures([TextCost(12.0, 3, 1.0, 1, unknown_nats=7.0, unknown=1)], [TextSize(3, 11)])
     assert found["perplexity"] == pytest.approx(math.exp(13 / 4))

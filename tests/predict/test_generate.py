@@ -329,6 +329,6 @@ def test_a_folder_will_do(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_is_told(models, name, given, message):
+def test_invalid_options_raise_user_error(models, name, given, message):
     with pytest.raises(UserError, match=message):
         generate(models[name], given.pop("prompts", "the"), **given)

@@ -48,7 +48,7 @@ def test_the_default_is_a_book_or_so():
         validate(Data(max_characters=-1))
 
 
-def test_all_is_read_where_that_is_asked_for(tmp_path):
+def test_character_limit_cuts_texts_unless_zero_or_a_token_limit_is_set(tmp_path):
     words = Word().train(iter(["a b c d"] * 3))
     text = "a b c d " * 20
     (row,) = Indexer(words, characters=0).rows([text])

@@ -32,7 +32,7 @@ def saved(folder, embedder):
     Predictor(engine, task, space, full).save(folder, golden=TEXTS)
 
 
-def test_rounded_weights_are_asked_for_when_a_model_is_loaded(tmp_path, monkeypatch):
+def test_int8_weights_are_chosen_when_a_model_is_loaded(tmp_path, monkeypatch):
     saved(tmp_path / "m", {"kind": "bert", "hidden": 24, "layers": 2, "heads": 3})
     laid = []
     real = module.PackedBlocks.__init__

@@ -52,7 +52,7 @@ def told(capsys) -> list[str]:
     return sorted(line.split("] ", 1)[1] for line in lines if line.startswith("[") and ":" in line)
 
 
-def test_rows_files_and_schema(files, tmp_path, capsys):
+def test_comparison_writes_rows_files_and_schema(files, tmp_path, capsys):
     out = tmp_path / "out"
     rows = run(files, out, recipes=["tfidf", "bag"], seeds=2)
     shown = capsys.readouterr().err
@@ -85,7 +85,7 @@ def test_rows_files_and_schema(files, tmp_path, capsys):
     assert 0 < saved[1]["p"] <= 1
 
 
-def test_the_most_frequent_label_and_macro_f1_stand_in_table_page_and_json(tmp_path, capsys):
+def test_majority_baseline_and_macro_f1_are_in_table_page_and_json(tmp_path, capsys):
     train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
     rows = [
         f"number {i} is {'fine' if i % 3 else 'poor'}\t{'good' if i % 3 else 'bad'}"
@@ -109,7 +109,7 @@ def test_the_most_frequent_label_and_macro_f1_stand_in_table_page_and_json(tmp_p
     assert "most frequent training label" in page
 
 
-def test_recipes_are_ranked_by_the_metric_that_is_asked_for(files, tmp_path, capsys):
+def test_requested_metric_ranks_recipes_and_stops_training(files, tmp_path, capsys):
     rows = run(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, metric="macro_f1")
     assert {row.metric for row in rows} == {"macro_f1"}
     assert all("accuracy" in row.others for row in rows)
@@ -119,14 +119,14 @@ def test_recipes_are_ranked_by_the_metric_that_is_asked_for(files, tmp_path, cap
     assert "--metric macro_f1" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_the_chosen_model_is_saved_and_measures_the_same(files, tmp_path):
+def test_saved_model_reproduces_the_reported_metric(files, tmp_path):
     out = tmp_path / "out"
     rows = run(files, out, quiet=True)
     measure = evaluate(load(out / "model"), read(files[1]))
     assert measure.compute()["accuracy"].value == rows[0].values[0]
 
 
-def test_the_page_is_whole_and_safe(files, tmp_path):
+def test_page_is_self_contained_and_escaped(files, tmp_path):
     run(files, tmp_path / "out", recipes=["bag"], seeds=1, quiet=True)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "http://" not in page
@@ -154,7 +154,7 @@ def test_finished_trials_are_not_repeated(files, tmp_path, capsys):
     assert again[0].p50_ms == first[0].p50_ms
 
 
-def test_an_unfinished_trial_starts_again(files, tmp_path, capsys):
+def test_unfinished_trial_is_trained_again(files, tmp_path, capsys):
     out = tmp_path / "out"
     run(files, out, quiet=True)
     (out / "trials" / "tfidf-1" / "result.json").unlink()
@@ -163,7 +163,7 @@ def test_an_unfinished_trial_starts_again(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("what", ["settings", "data"])
-def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, what, capsys):
+def test_different_settings_or_data_need_overwrite(files, tmp_path, what, capsys):
     out = tmp_path / "out"
     run(files, out, quiet=True)
     changes = TINY
@@ -177,7 +177,7 @@ def test_another_comparison_in_the_folder_needs_overwrite(files, tmp_path, what,
     assert "trained in" in told(capsys)[0]
 
 
-def test_threads_and_minutes_do_not_make_it_another_comparison(files, tmp_path, capsys):
+def test_threads_and_minutes_do_not_invalidate_cached_trials(files, tmp_path, capsys):
     out = tmp_path / "out"
     run(files, out, quiet=True)
     run(files, out, changes={**TINY, "train.threads": 2}, minutes=3)
@@ -191,9 +191,7 @@ def truncate(path: Path, completed: float) -> None:
     path.write_text(json.dumps({**saved, **more}))
 
 
-def test_a_truncated_training_is_not_ranked_and_trained_again_with_more_time(
-    files, tmp_path, capsys
-):
+def test_shortened_trial_is_not_ranked_and_repeats_with_more_time(files, tmp_path, capsys):
     out = tmp_path / "out"
     run(files, out, recipes=["tfidf", "bag"], seeds=2, quiet=True)
     truncate(out / "trials" / "bag-2" / "result.json", 0.0)
@@ -210,7 +208,7 @@ def test_a_truncated_training_is_not_ranked_and_trained_again_with_more_time(
     assert (len(bag.values), bag.late, bag.completed) == (2, 0, (1.0, 1.0))
 
 
-def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_path, capsys):
+def test_recipe_without_enough_time_is_listed_below_the_ranked(files, tmp_path, capsys):
     out = tmp_path / "out"
     run(files, out, recipes=["tfidf", "bag"], seeds=1, quiet=True)
     truncate(out / "trials" / "bag-1" / "result.json", 0.3)
@@ -229,7 +227,7 @@ def test_a_recipe_without_enough_time_stands_below_the_ranked_ones(files, tmp_pa
         run(files, out, recipes=["bag"], seeds=1, minutes=2, quiet=True)
 
 
-def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_path):
+def test_shortened_run_is_never_called_collapsed(files, tmp_path):
     still = {
         "train.epochs": 1000,
         "train.batch_size": 7,
@@ -247,7 +245,7 @@ def test_a_training_that_the_limit_ended_is_never_called_collapsed(files, tmp_pa
     assert "stopped by the clock" in result.clipped
 
 
-def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
+def test_failed_recipe_is_a_row_with_its_error(files, tmp_path, capsys):
     changes = {**TINY, "embedder.width": -5}  # tfidf has no embedder to object
     rows = compare(files, tmp_path / "out", recipes=["tfidf", "bag"], seeds=1, changes=changes)
     assert [row.recipe for row in rows] == ["tfidf", "majority", "bag"]
@@ -260,7 +258,7 @@ def test_a_recipe_that_fails_is_a_row(files, tmp_path, capsys):
     assert "bag failed: " in capsys.readouterr().out
 
 
-def test_a_crash_is_a_row_and_its_traceback_is_kept(files, tmp_path, monkeypatch):
+def test_crashed_worker_is_a_row_and_its_traceback_is_saved(files, tmp_path, monkeypatch):
     monkeypatch.setattr("weft.compare.scheduler._launch", broken_launch)
     with pytest.raises(UserError, match=r"No recipe could be trained. tfidf: ZeroDivisionError"):
         run(files, tmp_path / "out", quiet=True)
@@ -285,7 +283,7 @@ def broken_launch(job, threads):
     return process, errors
 
 
-def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
+def test_collapsed_runs_are_reported(files, tmp_path, capsys):
     still = {"train.epochs": 9, "train.batch_size": 7, "train.learning_rate": 0.0}
     row, _ = run(files, tmp_path / "out", recipes=["bag"], changes=still, seeds=2)
     assert (row.collapsed, row.collapsed_seeds, row.kept_quality) == (2, ("1", "2"), None)
@@ -295,7 +293,7 @@ def test_trainings_that_learned_nothing_are_named(files, tmp_path, capsys):
     assert "2 of 2 collapsed (seeds 1, 2)" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_folds(files, tmp_path):
+def test_folds_are_pooled(files, tmp_path):
     rows = run(files[:1], tmp_path / "out", seeds=1, folds=3)
     assert len(rows[0].values) == 3
     assert rows[0].spread is not None
@@ -308,7 +306,7 @@ def test_folds(files, tmp_path):
     assert "pooled" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_without_a_test_file_a_share_is_cut_and_written(files, tmp_path):
+def test_missing_test_file_is_split_off_and_written(files, tmp_path):
     out = tmp_path / "out"
     rows = run(files[:1], out, quiet=True)
     answers = (out / "trials" / "tfidf-1" / "predictions.jsonl").read_text()
@@ -317,7 +315,7 @@ def test_without_a_test_file_a_share_is_cut_and_written(files, tmp_path):
     assert measure.compute()["accuracy"].value == rows[0].values[0]
 
 
-def test_numbers_with_fractions_are_a_regression(tmp_path):
+def test_fractional_labels_are_a_regression(tmp_path):
     path = tmp_path / "scores.tsv"
     rows = [f"a text of {i} good words\t{i / 4}" for i in range(67)]
     path.write_text("text\tscore\n" + "\n".join(rows) + "\n")
@@ -326,14 +324,14 @@ def test_numbers_with_fractions_are_a_regression(tmp_path):
     assert found[0].metric == "pearson"
 
 
-def test_stars_are_classes(tmp_path):
+def test_whole_number_labels_are_classes(tmp_path):
     path = tmp_path / "stars.tsv"
     rows = [f"a film number {i} with {i % 5} stars\t{i % 5 + 1}" for i in range(67)]
     path.write_text("text\tstars\n" + "\n".join(rows) + "\n")
     assert run([str(path)], tmp_path / "out", quiet=True)[0].metric == "accuracy"
 
 
-def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
+def test_killed_comparison_resumes_from_finished_trials(files, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["--recipes", "tfidf,bag", "--seeds", "2", "--set", "train.epochs=1", "-o", str(out)]
     words += ["--minutes", "0"]
@@ -372,7 +370,7 @@ def test_a_killed_comparison_goes_on_where_it_stood(files, tmp_path, capsys):
         ({"changes": {"data.txet": "a"}}, "Unknown option 'txet' in [data]. Did you mean 'text'?"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(files, tmp_path, arguments, message):
+def test_invalid_options_fail_before_training(files, tmp_path, arguments, message):
     with pytest.raises(UserError) as caught:
         compare(files, tmp_path / "out", **arguments)
     assert message in str(caught.value)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("forked_workers")
 QUICK = {**SMALL, "train.epochs": 2}
 
 
-def test_writers_are_compared_from_files_to_page(tmp_path):
+def test_generation_recipes_are_compared_end_to_end(tmp_path):
     train = pairs(tmp_path, count=70)
     out = tmp_path / "out"
     rows = compare(
@@ -57,7 +57,7 @@ def test_writers_are_compared_from_files_to_page(tmp_path):
     assert "weft evaluate" in page
 
 
-def test_one_measure_decides_for_all_recipes(tmp_path):
+def test_one_metric_ranks_all_recipes(tmp_path):
     data = Data(train=str(pairs(tmp_path, count=7)))
 
     def decided(names: list[str], given: dict[str, object]) -> list[list[str]]:
@@ -73,7 +73,7 @@ def test_one_measure_decides_for_all_recipes(tmp_path):
     assert decided(both, {"task.metrics": ["chrf"]}) == [["chrf"], ["chrf"]]
 
 
-def test_files_joined_by_a_comma_are_for_writers(tmp_path):
+def test_parallel_files_are_a_generation_task(tmp_path):
     train = pairs(tmp_path, count=7)
     data = Data(train=f"{train},{train.with_suffix('.tgt')}")
     assert _detect_tasks(data) == ("seq2seq",)
@@ -82,7 +82,7 @@ def test_files_joined_by_a_comma_are_for_writers(tmp_path):
         compare([data.train], tmp_path / "out", task="tag", recipes=["tagger-cnn"])
 
 
-def test_a_header_that_was_guessed_is_said(tmp_path):
+def test_guessed_header_is_reported(tmp_path):
     rows = "".join(f"a{i} b\tb a{i}\n" for i in range(20))
     (tmp_path / "a.tsv").write_text(f"english\tloomish\n{rows}")
     (tmp_path / "b.tsv").write_text(f"source\ttarget\n{rows}")
@@ -94,7 +94,7 @@ def test_a_header_that_was_guessed_is_said(tmp_path):
     assert "header" not in second
 
 
-def test_figures_of_two_kinds_are_told_apart(tmp_path):
+def test_mixing_pseudo_perplexities_and_perplexities_is_noted(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on a mat today\n" * 20)
     data = Data(train=str(tmp_path / "a.txt"))
     told = _choose_recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
@@ -103,7 +103,7 @@ def test_figures_of_two_kinds_are_told_apart(tmp_path):
     assert _choose_recipes(data, {"task.kind": "language"}, (), "")[1] == ""
 
 
-def test_language_models_are_ranked_the_other_way_round(tmp_path):
+def test_language_models_are_ranked_by_lowest_perplexity(tmp_path):
     texts = [e.text for part in generate_reviews(0, 120).values() for e in part]
     path = tmp_path / "a.txt"
     path.write_text("\n".join(texts) + "\n")
@@ -122,7 +122,7 @@ def test_language_models_are_ranked_the_other_way_round(tmp_path):
         compare([str(path)], tmp_path / "f", recipes=["ngram"], folds=2, quiet=True)
 
 
-def test_recipes_that_cannot_be_ranked_with_the_others_have_to_be_named():
+def test_incomparable_recipes_are_compared_only_when_named():
     texts, words = recipes("language"), recipes("tag")
     assert "masked-bilstm" in texts
     assert not _is_comparable("masked-bilstm")
@@ -130,7 +130,7 @@ def test_recipes_that_cannot_be_ranked_with_the_others_have_to_be_named():
     assert all(map(_is_comparable, words))  # some have several embedders
 
 
-def test_what_a_file_of_texts_is_for(tmp_path):
+def test_tasks_of_text_files_are_detected(tmp_path):
     table = [f"a text number {i}\tits answer is {i * i}" for i in range(23)]
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n" + "\n".join(table) + "\n")
@@ -145,7 +145,7 @@ def test_what_a_file_of_texts_is_for(tmp_path):
         choose_task("classify", (), ("language",), "f")
 
 
-def test_verbs_of_a_model_that_writes(tmp_path):
+def test_evaluate_and_predict_run_on_a_generation_model(tmp_path):
     trained("seq2seq-attention", tmp_path, **{"train.epochs": 1, "generate.min_length": 3})
     model, test = str(tmp_path / "run"), str(tmp_path / "train.src")
     shown = ok("evaluate", model, test)
@@ -168,7 +168,7 @@ def test_verbs_of_a_model_that_writes(tmp_path):
     assert "t.src: no such file" in fails("evaluate", model, str(tmp_path / "t.src"))
 
 
-def test_pairs_are_checked(tmp_path):
+def test_parallel_files_are_checked(tmp_path):
     path = pairs(tmp_path, count=30)
     page = tmp_path / "c.html"
     shown = command("check", str(path), "--target", "tgt", "--html", str(page), "--no-near")

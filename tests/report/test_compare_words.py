@@ -34,7 +34,7 @@ def tagged(tmp_path_factory, forked_workers):
     return files, folder / "out", run(files, folder / "out", seeds=2)
 
 
-def test_recipes_for_tags_are_rows_with_their_figures(tagged):
+def test_tagging_recipes_are_rows_with_their_metrics(tagged):
     _, out, rows = tagged
     assert {row.recipe for row in rows} == set(RECIPES)
     for row in rows:
@@ -66,7 +66,7 @@ def test_the_page_draws_errors_over_gold_and_stays_one_file(tagged):
         assert "of 6 words wrong" in page
 
 
-def test_what_is_finished_is_not_repeated(tagged, capsys):
+def test_finished_trials_are_not_repeated(tagged, capsys):
     files, out, rows = tagged
     assert run(files, out, seeds=2) == rows
     before = {path: path.stat().st_mtime_ns for path in out.glob("trials/*/result.json")}
@@ -103,7 +103,7 @@ def test_spans_in_folds_have_a_pooled_f1(tmp_path):
     assert "pooled" in page
 
 
-def test_counts_of_sentences_add_up_to_the_figures(tagged):
+def test_per_sentence_counts_sum_to_the_metrics(tagged):
     from types import SimpleNamespace
 
     _, out, rows = tagged
@@ -117,7 +117,7 @@ def test_counts_of_sentences_add_up_to_the_figures(tagged):
             assert bottom == 6 * len(lines)
 
 
-def test_the_test_part_is_written_as_it_stood_and_holds_all_copies(tagged):
+def test_test_split_is_written_verbatim_with_all_duplicates(tagged):
     (file,), out, _ = tagged
     test = out / "test.conllu"
     whole, part = file.read_text().split("\n\n"), test.read_text().split("\n\n")
@@ -127,7 +127,7 @@ def test_the_test_part_is_written_as_it_stood_and_holds_all_copies(tagged):
     assert len(list(read(test))) == sum(e.text in held for e in read(file))
 
 
-def test_the_usual_task_is_said_and_another_can_be_chosen(tmp_path, capsys, monkeypatch):
+def test_default_task_is_reported_with_its_alternatives(tmp_path, capsys, monkeypatch):
     from weft import config
 
     known = config.recipes
@@ -157,7 +157,7 @@ def stop(*given):
         ({"changes": {"task.columns": ["upso"]}}, "a.conllu:1. Did you mean 'upos'?"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(tmp_path, options, message):
+def test_invalid_options_fail_before_training(tmp_path, options, message):
     with pytest.raises(UserError) as caught:
         run([conllu(tmp_path / "a.conllu", 9)], tmp_path / "out", **options)
     assert message in str(caught.value)
@@ -171,7 +171,7 @@ def test_a_recipe_for_tags_is_refused_for_texts(tmp_path):
         run([path], tmp_path / "out")
 
 
-def test_a_broken_file_is_told_with_its_line(tmp_path):
+def test_malformed_file_is_reported_with_its_line(tmp_path):
     path = conllu(tmp_path / "a.conllu", 9)
     lines = path.read_text().split("\n")
     lines[3] = lines[3].rsplit("\t", 1)[0]
@@ -180,7 +180,7 @@ def test_a_broken_file_is_told_with_its_line(tmp_path):
         run([path], tmp_path / "out")
 
 
-def test_seeds_differ_and_chance_is_over_sentences():
+def test_paired_bootstrap_resamples_sentences():
     from weft.compare.significance import paired_ratios
 
     rng = np.random.default_rng(3)

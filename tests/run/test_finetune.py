@@ -210,7 +210,7 @@ def test_a_gpt_learns_to_answer_and_keeps_foretelling(gpt, tmp_path):
         ),
     ],
 )
-def test_who_cannot_foretell_is_told(changes, message):
+def test_auxiliary_lm_needs_a_trainable_language_model(changes, message):
     parts = weft.Config(sections(auxiliary=0.5)).with_values(changes, "test").sections
     with pytest.raises(weft.UserError, match=message):
         weft.build_model(parts, vocabulary_size=len(SPECIALS) + 5, outputs=3)
@@ -245,7 +245,7 @@ def test_recipes_with_a_checkpoint_are_compared_beside_the_others(bert, tmp_path
         compare([str(data)], tmp_path / "two", pretrained=str(tmp_path / "theirs"), **more)
 
 
-def test_a_checkpoint_that_nobody_starts_from_is_told(bert, tmp_path):
+def test_unused_checkpoint_raises_user_error(bert, tmp_path):
     data = small.file(tmp_path)
     told = fails("compare", data, "-o", tmp_path / "o", "--pretrained", bert, "--recipes", "bag")
     says(told, "no recipe starts from a checkpoint of kind 'bert': bag")

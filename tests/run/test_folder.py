@@ -13,7 +13,7 @@ from weft.run import folder
 from weft.storage import WriteError, cannot_write
 
 
-def test_a_disk_with_too_little_room_is_told_at_the_start(tmp_path, monkeypatch):
+def test_full_disk_fails_before_training(tmp_path, monkeypatch):
     assert folder.disk_space_warning(tmp_path, 0, 0) == ""
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=1499))

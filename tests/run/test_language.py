@@ -263,13 +263,13 @@ def test_joined_states_are_rows_in_order():
         ),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path, name, changes, message):
+def test_incompatible_settings_raise_user_error(tmp_path, name, changes, message):
     with pytest.raises(UserError, match=message):
         trained(name, tmp_path, **changes)
 
 
 @pytest.mark.parametrize("lines", [True, False])
-def test_empty_files_are_told(tmp_path, lines):
+def test_empty_file_raises_user_error(tmp_path, lines):
     path = tmp_path / "empty.txt"
     path.write_text("", "utf-8")
     config = configured("rnn-lm", path, **{"task.lines": lines})
@@ -280,7 +280,7 @@ def test_empty_files_are_told(tmp_path, lines):
         list(example_source(Data(), str(path), mode=manner)())
 
 
-def test_blank_and_unknown_texts_are_told(tmp_path):
+def test_blank_and_unknown_texts_are_reported(tmp_path):
     path = tmp_path / "blank.txt"
     path.write_text("\n \n", "utf-8")
     tally = SkipCounter()

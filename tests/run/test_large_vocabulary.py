@@ -59,7 +59,7 @@ def test_streams_keep_large_ids(memory):
     assert types.rows(numbers).tolist() == [[i, 66_000, 6] for i in EDGES]
 
 
-def test_a_classifier_tells_words_apart_that_16_bits_would_confuse(tmp_path, tokenizer_file):
+def test_classifier_distinguishes_ids_beyond_16_bits(tmp_path, tokenizer_file):
     rows = [
         Example(word(low + offset), label, file="rows", line=1)
         for low in range(40)

@@ -278,7 +278,7 @@ def test_positions_beyond_the_short_window_learn_only_in_the_long_phase(tmp_path
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_told(tmp_path, changes, told):
+def test_incompatible_settings_raise_user_error(tmp_path, changes, told):
     values = {k: v for k, v in SMALL.items() if k.split(".")[0] not in changes}
     config = recipe("bert-pretrain").with_values(
         {**values, "data.train": str(corpus(tmp_path)), **changes}, "test"

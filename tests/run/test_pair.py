@@ -110,7 +110,7 @@ def test_a_text_of_towers_has_a_vector(towers, tmp_path):
     assert predictor.states(texts[0])[0].shape == (4, width)
 
 
-def test_what_is_no_pair_is_told(towers):
+def test_input_that_is_not_a_pair_raises_user_error(towers):
     predictor = load(towers, device="cpu")
     for bad in ("a dog", ("a dog",), ("a", 3), Example("a dog")):
         with pytest.raises(

@@ -117,7 +117,7 @@ def test_words_without_heads_cannot_teach_a_parser(tmp_path):
         trained("parser", file, tmp_path / "run")
 
 
-def test_a_sentence_longer_than_the_limit_is_told(tmp_path):
+def test_sentence_beyond_max_tokens_raises_user_error(tmp_path):
     file = conllu(tmp_path / "a.conllu", 3)
     with pytest.raises(UserError, match=r"sentence 's\d': a sentence of 6 words; .* at most 5"):
         trained("parser", file, tmp_path / "run", **{"data.max_tokens": 5})
@@ -232,7 +232,7 @@ def test_measures_are_those_of_the_whole_file(tmp_path):
         ({"pool.kind": "mean"}, r"task 'parse' asks about every word: set pool\.kind to 'none'"),
     ],
 )
-def test_parts_that_do_not_fit_the_task_are_told(tmp_path, changes, message):
+def test_incompatible_parts_raise_user_error(tmp_path, changes, message):
     config = {"embedder": {"kind": "lookup"}, "encoder.hidden": 5}
     with pytest.raises(UserError, match=message):
         trained("parser", conllu(tmp_path / "a.conllu", 3), tmp_path / "run", **config, **changes)
@@ -242,7 +242,7 @@ def test_parts_that_do_not_fit_the_task_are_told(tmp_path, changes, message):
         trained("cnn", plain, tmp_path / "other", **{"pool.kind": "none"})
 
 
-def test_a_text_too_long_to_be_one_tree_is_told(tmp_path):
+def test_text_too_long_for_one_tree_is_reported(tmp_path):
     file = conllu(tmp_path / "a.conllu", 3)
     out = trained("parser", file, tmp_path / "run", **{**ARCS, "train.epochs": 1})
     with pytest.raises(UserError, match=r"text 2: a sentence of 4001 words; .* at most 4000 as a"):

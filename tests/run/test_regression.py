@@ -51,7 +51,7 @@ def test_the_network_stays_as_it_was(bert, tmp_path):
     np.testing.assert_allclose(model.embed(asked), other.predictor.embed(asked), atol=1e-6)
 
 
-def test_it_is_saved_chosen_on_dev_and_tells_so(bert, tmp_path):
+def test_regularisation_is_chosen_on_dev_logged_and_saved(bert, tmp_path):
     outcome = trained(bert, tmp_path)
     assert (
         "chosen on dev (mean of accuracy and macro_f1 "

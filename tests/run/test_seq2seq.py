@@ -105,18 +105,18 @@ def test_tables_have_the_target_in_their_label(tmp_path):
         ({"data.target": "de"}, r"train\.de"),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path, changes, message):
+def test_incompatible_settings_raise_user_error(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         trained("seq2seq-attention", tmp_path, **changes)
 
 
-def test_a_target_beyond_the_decoder_is_told(tmp_path):
+def test_target_longer_than_the_decoder_raises_user_error(tmp_path):
     changes = {"decoder.positions": "learned", "decoder.max_positions": 3}
     with pytest.raises(UserError, match=r"train\.src:\d+: the target has \d tokens, .* at most 3"):
         trained("seq2seq-transformer", tmp_path, **changes)
 
 
-def test_a_file_without_targets_is_told(tmp_path):
+def test_file_without_targets_raises_user_error(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n", "utf-8")
     config = recipe("seq2seq").with_values({"data.train": str(path)}, "test")

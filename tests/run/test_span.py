@@ -289,7 +289,7 @@ def test_questions_of_a_table_are_compared_as_questions(tmp_path):
     assert figures["f1"].value == pytest.approx(row.values[0])
 
 
-def test_another_task_is_told_who_reads_the_passage(tmp_path):
+def test_note_names_the_recipes_that_read_the_passage(tmp_path):
     path = squad(tmp_path / "train.json")
     note = unused_second_text(lambda: read(path), Classify())
     assert note.endswith("--recipe bidaf, or another of the task 'span', finds the answers in it")

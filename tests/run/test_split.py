@@ -176,7 +176,7 @@ def test_a_sister_file_of_another_layout_is_looked_at_by_itself(tmp_path):
     assert texts(part.test) == ["some words", "more"]
 
 
-def test_a_missing_side_of_the_test_file_is_told_before_anything_is_read(tmp_path):
+def test_missing_side_of_the_test_file_fails_before_reading(tmp_path):
     for name in ("a.en", "a.de", "t.en"):
         (tmp_path / name).write_text("a b\n", "utf-8")
     pair = f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"

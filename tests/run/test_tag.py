@@ -97,7 +97,7 @@ def test_long_sentences_are_read_in_stretches(tmp_path):
     assert answer.value == ("DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT")
 
 
-def test_what_has_no_tags_is_told(tmp_path):
+def test_untagged_file_raises_user_error(tmp_path):
     (tmp_path / "a.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n" * 9, "utf-8")
     with pytest.raises(UserError, match=r"no tagged words. Give CoNLL-U"):
         trained("tagger-bilstm", tmp_path / "a.tsv", tmp_path / "run")

@@ -83,14 +83,14 @@ def test_metrics_say_what_happened(tmp_path):
 
 
 @pytest.mark.parametrize(("every", "epochs", "steps"), [(2, 1, [2, 4, 6]), (7, 3, [7, 14, 18])])
-def test_evaluations_come_as_often_as_asked_and_at_the_end(tmp_path, every, epochs, steps):
+def test_evaluate_every_sets_the_interval_and_the_end_is_evaluated(tmp_path, every, epochs, steps):
     given = settings("bag", train__evaluate_every=every, train__epochs=epochs)
     run(given, tmp_path, small.splits())  # 28 rows by fives
     rows = [r for r in jsonl(tmp_path / "metrics.jsonl") if r["event"] == "evaluation"]
     assert [row["step"] for row in rows] == steps
 
 
-def test_labels_that_differ_in_case_or_spaces_are_told_of():
+def test_labels_that_differ_in_case_or_spaces_are_reported():
     told = near_duplicate_labels(ClassSpace(("Neg", "neg", "other", "pos", "pos ")))
     assert "'Neg' and 'neg', 'pos' and 'pos ' differ only in case, spaces or Unicode form" in told
     assert "weft check FILE --fix" in told
@@ -293,7 +293,7 @@ def test_nothing_is_lost_in_silence(tmp_path):
         assert f"note: {note}" in told
 
 
-def test_the_record_tells_how_it_came_about(tmp_path):
+def test_record_holds_command_versions_and_metrics(tmp_path):
     outcome = run(settings("bag"), tmp_path, small.splits())
     record = json.loads((tmp_path / "model" / "record.json").read_text("utf-8"))
     assert record["parameters"] == outcome.predictor.parameters
@@ -303,7 +303,7 @@ def test_the_record_tells_how_it_came_about(tmp_path):
     assert record["command"].startswith("weft")
 
 
-def test_tensorboard_files_come_when_asked(tmp_path):
+def test_tensorboard_setting_writes_event_files(tmp_path):
     pytest.importorskip("tensorboard")
     run(settings("bag", train__tensorboard=True), tmp_path, small.splits())
     assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
@@ -354,7 +354,7 @@ def test_optimisers_and_schedules_run(optimiser, schedule, tmp_path):
 
 @pytest.mark.parametrize("side", ["dev", "test"])
 @pytest.mark.parametrize("name", ["tfidf", "fasttext", "bag"])
-def test_a_label_never_seen_is_told_before_anything_is_trained(name, side, tmp_path):
+def test_unseen_test_label_fails_before_training(name, side, tmp_path):
     rows = [Example(f"the film was {word}", word) for word in ("good", "bad")] * 3
     odd = [*rows, Example("the film was odd", "odd", file="other.csv", line=7)]
     parts = {"train": rows, "dev": rows, "test": rows, side: odd}
@@ -390,7 +390,7 @@ def test_the_bar_shows_how_far_a_fit_is(tmp_path):
     assert shown == [{"completed": 0.25, "description": "epoch 2"}]
 
 
-def test_settings_without_effect_are_told(tmp_path):
+def test_settings_without_effect_are_reported(tmp_path):
     log = tmp_path / "run" / "log.txt"
     given = settings("fasttext", train__epochs=7, train__batch_size=3, train__seed=5)
     run(given, tmp_path / "run", small.splits())
@@ -432,7 +432,7 @@ def test_the_clock_stops_a_training_and_keeps_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bag", "tfidf"])
-def test_the_metric_that_was_asked_for_is_printed_first(name, tmp_path, capsys):
+def test_requested_metric_is_printed_first(name, tmp_path, capsys):
     changes = {**(small.SMALL if name == "bag" else {}), "train.metric": "macro_f1"}
     outcome = train(
         config.recipe(name).with_values(changes, "test"), tmp_path, splits=small.splits()

@@ -106,7 +106,7 @@ def test_an_answer_is_the_perplexity_of_a_text():
     assert empty.value == 1.0
 
 
-def test_only_unknown_words_are_told():
+def test_perplexity_of_unknown_words_only_raises_user_error():
     task, space = learned({"kind": "word"})
     measure = task.build_metric(space)
     measure.add(
@@ -125,6 +125,6 @@ def test_only_unknown_words_are_told():
         ({"overlap": -0.1}, r"task\.overlap"),
     ],
 )
-def test_settings_out_of_range_are_told(settings, message):
+def test_out_of_range_settings_raise_user_error(settings, message):
     with pytest.raises(UserError, match=message):
         LanguageModelling(**settings)

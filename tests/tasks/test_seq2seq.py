@@ -51,7 +51,7 @@ def learned(made, examples):
         ({"record": True, "metrics": ["slots", "restaurants"]}, "two rules"),
     ],
 )
-def test_settings_that_do_not_fit_are_told(options, message):
+def test_incompatible_settings_raise_user_error(options, message):
     with pytest.raises(UserError, match=message):
         task(**options)
 
@@ -97,7 +97,7 @@ def test_records_are_linear_and_values_come_back(kind, shared):
     assert (again.slots, again.hidden, again.size) == (space.slots, space.hidden, space.size)
 
 
-def test_slots_that_were_never_met_are_told():
+def test_unseen_slots_raise_user_error():
     made = task(record=True)
     _, space = learned(made, RECORDS)
     with pytest.raises(UserError, match=r"text 3: unknown slot 'foo'\. .*Known: food, name, near"):

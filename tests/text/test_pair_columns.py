@@ -76,7 +76,7 @@ def test_json_lines_and_parquet(tmp_path):
     assert found(tmp_path / "pairs.parquet") == ROWS
 
 
-def test_a_half_character_in_the_second_text_is_told(tmp_path):
+def test_lone_surrogate_in_the_second_text_is_reported(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"premise": "a", "hypothesis": "\\ud83d", "label": "x"}\n', "utf-8")
     with pytest.raises(UserError, match=r"pairs\.jsonl:1: 'hypothesis' contains a lone surrogate"):

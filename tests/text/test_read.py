@@ -110,7 +110,7 @@ def test_every_row_of_a_sorted_file(tmp_path):
     assert labels == ["neg"] * 1300 + ["pos"] * 1300
 
 
-def test_two_possible_labels_are_asked_about(tmp_path):
+def test_ambiguous_label_column_raises_user_error(tmp_path):
     path = save(tmp_path, "cola.tsv", "\n".join(COLA))
     with pytest.raises(
         UserError, match=r"column 0 \('gj04', 'bc01'…\) and column 1 .*--label 0 or"

@@ -161,7 +161,7 @@ def test_a_bomb_of_matrices(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz"])
-def test_every_truncation_of_an_array_is_told(tmp_path, kind):
+def test_truncated_json_array_raises_user_error(tmp_path, kind):
     whole = io.BytesIO()
     found = np.arange(15, dtype=np.float32).reshape(5, 3)
     np.save(whole, found) if kind == ".npy" else np.savez_compressed(whole, a=found)
@@ -188,7 +188,7 @@ def test_every_truncation_of_an_array_is_told(tmp_path, kind):
         ("a.mrg", "(" * 5000, "is never closed"),
     ],
 )
-def test_what_breaks_python_is_told(tmp_path, name, content, message):
+def test_hostile_numbers_and_nesting_raise_user_error(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content + "\n", "utf-8")
     assert message in said(path)
@@ -273,7 +273,7 @@ def test_pipes_and_devices_are_refused(tmp_path, way):
         read_table(path)
 
 
-def test_memory_that_runs_out_is_told(tmp_path, monkeypatch):
+def test_memory_error_is_reported(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("a\nb\n", "utf-8")
 

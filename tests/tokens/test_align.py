@@ -11,7 +11,7 @@ WORDS = np.array([[0, 5], [6, 11], [11, 12]])  # "Hello world!"
 PIECES = np.array([[0, 3], [3, 5], [6, 7], [7, 11], [11, 12]])
 
 
-def test_by_hand():
+def test_alignment_of_worked_examples():
     assert align_to_words(PIECES, WORDS).tolist() == [0, 0, 1, 1, 2]
     assert [token_at(PIECES, i) for i in (0, 2, 3, 5, 10, 11, 12)] == [0, 0, 1, -1, 3, 4, -1]
     assert tokens_in(PIECES, 0, 5) == (0, 2, True)

@@ -14,7 +14,7 @@ def made(kind="word", **options):
     return registry.build("tokenizer", {"kind": kind, **options}).train(TEXTS)
 
 
-def test_strangers_have_ids_in_the_order_they_come():
+def test_oov_words_get_ids_in_order_of_appearance():
     tokenizer = made()
     ((tokens, strangers),) = tokenizer.encode_with_oov(["the Zork barks Bo zork"], BEYOND)
     assert strangers == ("zork", "bo")  # as the tokenizer normalises words
@@ -22,7 +22,7 @@ def test_strangers_have_ids_in_the_order_they_come():
     assert tokens.ids.tolist() == [known["the"], 100, known["barks"], 101, 100]
 
 
-def test_only_known_strangers_are_found_in_another_text():
+def test_only_known_oov_words_are_found_in_another_text():
     tokenizer = made()
     ((tokens, _),) = tokenizer.encode_with_oov(["bo xy zork"], BEYOND, [("zork", "bo")])
     assert tokens.ids.tolist() == [101, 1, 100]

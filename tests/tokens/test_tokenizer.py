@@ -62,7 +62,7 @@ def test_any_text_gives_ids_and_spans_in_order(name, texts):
 @every_kind
 @settings(max_examples=40, deadline=None)
 @given(texts=st.lists(TEXT, max_size=5))
-def test_texts_are_told_the_same_together_and_alone(name, texts):
+def test_batched_and_single_texts_have_equal_tokens(name, texts):
     """However few characters are looked at together."""
     tokenizer, usual = TRAINED[name], offsets.MAX_BATCH_CHARACTERS
     try:

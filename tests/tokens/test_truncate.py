@@ -50,7 +50,7 @@ def test_sliding_windows_have_no_gap_and_share_the_overlap(length, limit, overla
         ("windows", [[(0, 5)], [(4, 9)], [(8, 13)]]),
     ],
 )
-def test_by_hand(policy, expected):
+def test_truncation_of_worked_examples(policy, expected):
     windows = split_windows(13, 5, policy)
     assert [[(p.start, p.stop) for p in window] for window in windows] == expected
 

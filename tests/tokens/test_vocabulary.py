@@ -18,7 +18,7 @@ def test_frequent_entries_come_first_and_ties_are_alphabetical():
     assert Vocabulary.count(rows, size=4).entries == (PAD, UNK, "c", "b")
 
 
-def test_a_stranger_is_unk_where_there_is_one():
+def test_unknown_word_is_unk_if_the_vocabulary_has_it():
     words = Vocabulary([PAD, UNK, "good"])
     assert words.ids(["good", "bad"]) == [2, 1]
     assert words.strings([2, 0]) == ["good", PAD]

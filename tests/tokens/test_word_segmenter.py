@@ -149,7 +149,7 @@ def by_every_rule(rules: dict[str, float], piece: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("piece", ["annotation", "Ananas", "no", "n0-ann'a.", "(été)", "a|bc|"])
-def test_each_rule_is_heard_where_it_knows_the_place(piece):
+def test_each_rule_applies_where_its_context_matches(piece):
     for name in sorted({name for _, names in rule_contexts(piece) for name in names}):
         for sure in (0.8, -0.8):
             assert DecisionList({name: sure}).cut(piece) == by_every_rule({name: sure}, piece), name

@@ -108,7 +108,7 @@ def test_only_what_is_frozen_is_read_once(tmp_path, monkeypatch):
     train(config, tmp_path / "run", splits=splits(), quiet=True, device="cpu")
 
 
-def test_a_batch_in_pieces_keeps_what_was_told(tmp_path):
+def test_micro_batches_keep_cached_features(tmp_path):
     model, store = filled("towers")
     feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
     model.eval()

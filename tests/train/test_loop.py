@@ -164,7 +164,7 @@ def test_nan_stops_and_names_the_batch():
     assert any(7 in stream.store.row(i) for i in rows)
 
 
-def test_a_look_is_judged_at_the_next_one_and_nobody_waits_for_it():
+def test_loss_check_is_read_one_update_later_without_waiting():
     """As on a GPU, where numbers come to the host while it goes on."""
     asked = []
 
@@ -263,7 +263,7 @@ def test_the_mean_of_the_weights_follows_them():
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])
-def test_an_update_is_seen_by_whoever_keeps_something_made_of_the_weights(name):
+def test_every_update_increases_the_version_of_the_weights(name):
     net = model()
     trainee = TrainState.fresh(net, Settings(optimiser=name))
     before = {n: p._version for n, p in net.named_parameters()}

@@ -70,7 +70,7 @@ def test_killed_and_resumed_weights_are_bit_identical(name, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_around_the_writing_of_a_checkpoint_loses_nothing(moment, tmp_path, monkeypatch):
+def test_kill_while_writing_a_checkpoint_loses_nothing(moment, tmp_path, monkeypatch):
     from weft.train import checkpoint
 
     train(small("gru"), tmp_path / "whole", splits=splits(), quiet=True)
@@ -98,7 +98,7 @@ def test_a_kill_around_the_writing_of_a_checkpoint_loses_nothing(moment, tmp_pat
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
 
 
-def test_metrics_are_not_written_twice(tmp_path):
+def test_resumed_run_writes_no_metric_twice(tmp_path):
     train(small("bag"), tmp_path / "whole", splits=splits(), quiet=True)
     process = launch("bag", tmp_path / "cut")
     while process.is_alive() and not (tmp_path / "cut/checkpoints/last.safetensors").exists():
@@ -150,7 +150,7 @@ def again(given, folder, **changes):
     ],
     ids=str,
 )
-def test_what_cannot_be_changed_on_the_way_is_told(tmp_path, monkeypatch, changes, told):
+def test_changed_setting_on_resume_raises_user_error(tmp_path, monkeypatch, changes, told):
     given = stopped(tmp_path / "run", monkeypatch)
     before = (tmp_path / "run/config.toml").read_text("utf-8")
     with pytest.raises(UserError, match=rf"last.safetensors .*{told}"):
@@ -159,7 +159,7 @@ def test_what_cannot_be_changed_on_the_way_is_told(tmp_path, monkeypatch, change
     again(given, tmp_path / "run")  # nothing is lost
 
 
-def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch):
+def test_resume_uses_current_rates_and_decay(tmp_path, monkeypatch):
     given = stopped(tmp_path / "run", monkeypatch)
     seen, usual = [], trainer.fit
 
@@ -174,7 +174,7 @@ def test_rates_and_decay_are_those_that_are_asked_for_now(tmp_path, monkeypatch)
     assert {(group["weight_decay"], group["betas"]) for group in seen} == {(0.7, (0.9, 0.9))}
 
 
-def test_the_time_that_was_spent_counts(tmp_path, monkeypatch):
+def test_time_spent_before_resume_counts(tmp_path, monkeypatch):
     given = stopped(tmp_path / "run", monkeypatch, **{"train.minutes": 60.0})
     clocks, usual = [], trainer.TimeBudget
     monkeypatch.setattr(trainer, "TimeBudget", lambda *given: clocks.append(given) or usual(*given))

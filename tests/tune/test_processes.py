@@ -53,7 +53,7 @@ def stuck(base, out, folder):
     assert process.wait(60) == -signal.SIGKILL
 
 
-def test_a_killed_trial_is_tried_again_and_nothing_else(tmp_path):
+def test_killed_trial_alone_is_repeated(tmp_path):
     base, out = tfidf(tmp_path), tmp_path / "out"
     stuck(base, out, "002")
     told = []
@@ -66,7 +66,7 @@ def test_a_killed_trial_is_tried_again_and_nothing_else(tmp_path):
     assert [r.value for r in found.ranked()] == [r.value for r in whole.ranked()]
 
 
-def test_a_trial_that_kills_its_process_every_time_is_given_up(tmp_path, monkeypatch):
+def test_trial_that_always_kills_its_process_fails(tmp_path, monkeypatch):
     base, out = tfidf(tmp_path), tmp_path / "out"
     monkeypatch.setattr(study, "RETRIES", 1)
     stuck(base, out, "001")
@@ -76,7 +76,7 @@ def test_a_trial_that_kills_its_process_every_time_is_given_up(tmp_path, monkeyp
     assert found.rows[1].reason == "its process ended before the trial did, 2 times"
 
 
-def test_a_race_for_trials_gives_each_of_them_once(tmp_path):
+def test_racing_workers_claim_each_trial_once(tmp_path):
     base, out = tfidf(tmp_path), tmp_path / "out"
     run(base, out, trials=1)
     files = [tmp_path / f"count-{i}" for i in range(3)]
@@ -122,7 +122,7 @@ def test_workers_cover_a_grid_exactly(tmp_path, monkeypatch):
     assert found.restarts.tuned[0].error == ""
 
 
-def test_workers_that_all_fail_say_why(tmp_path, monkeypatch):
+def test_failure_of_every_worker_is_reported(tmp_path, monkeypatch):
     from weft.errors import UserError
 
     monkeypatch.setattr("weft.tune.processes.available_cpus", lambda: 2)

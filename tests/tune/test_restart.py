@@ -138,7 +138,7 @@ def test_a_new_winner_is_trained_again_and_what_stands_is_not(tmp_path):
     assert written == [p.stat().st_mtime_ns for p in sorted(out.glob("restarts/*/result.json"))]
 
 
-def test_a_restart_that_fails_is_told_and_the_others_count(tmp_path, monkeypatch):
+def test_failed_restart_is_reported_and_the_others_count(tmp_path, monkeypatch):
     from weft.tune import restart
 
     train = restart.train

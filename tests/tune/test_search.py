@@ -128,7 +128,7 @@ def test_a_failing_trial_is_a_row_with_its_reason(base, tmp_path):
         run(base, tmp_path / "all", "classic.min_count=99,98", sampler="grid", trials=0)
 
 
-def test_a_surprise_is_told_with_its_traceback(base, tmp_path, monkeypatch):
+def test_unexpected_error_of_a_trial_keeps_its_traceback(base, tmp_path, monkeypatch):
     train = trial.train
 
     def broken(given, folder, **options):

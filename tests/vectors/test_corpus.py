@@ -53,7 +53,7 @@ def test_rare_words_and_those_beyond_the_size_are_left_out(file):
     assert len(corpus([file], minimum=3, size=1).ends) == 2
 
 
-def test_case_and_punctuation_are_kept_where_asked(tmp_path):
+def test_case_and_punctuation_are_kept_by_options(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("Don't stop, it's 3.14!\n")
     cut = ["don't", "stop", ",", "it's", "3.14", "!"]

@@ -153,7 +153,7 @@ def test_other_spellings_of_the_question_are_no_answers():
     assert evaluate(vectors, listed).total.accuracy.value == 1  # the only word that is left
 
 
-def test_where_every_word_is_asked_there_is_no_answer():
+def test_analogy_over_the_whole_vocabulary_has_no_answer():
     vectors = Vectors(["a", "b", "c"], np.eye(3, dtype=np.float32))
     listed = Questions("made", (("", (("a", "b", "c", "a"),)),))
     found = evaluate(vectors, listed)
@@ -209,7 +209,7 @@ def test_multiplied_answers_are_gensim_s(monkeypatch):
     )
 
 
-def test_formats_are_told_apart(tmp_path):
+def test_question_file_formats_are_detected(tmp_path):
     file = tmp_path / "some.list.txt"
     file.write_text("# WS\nword 1,word 2,mean\ntiger, cat ,7.35\nbook,paper,7\n")
     assert read(file) == Pairs("some", (("tiger", "cat", 7.35), ("book", "paper", 7.0)))

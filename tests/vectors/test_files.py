@@ -351,7 +351,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["v.txt"]
 
 
-def test_a_missing_file_is_told_to_whoever_named_it(tmp_path):
+def test_missing_file_error_suggests_a_name_and_the_setting(tmp_path):
     vectors().save(tmp_path / "words.txt")
     with pytest.raises(
         UserError, match=r"'words\.txt'\? Correct 'vectors' in the configuration\.$"

@@ -106,7 +106,7 @@ def test_what_a_gpu_cannot_do_is_refused(settings: Settings, message: str) -> No
         gpu.usable(select_runtime("cpu"), settings)
 
 
-def test_a_gpu_that_is_not_there_is_told_before_anything_is_read(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_missing_gpu_fails_before_reading(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"torch sees no GPU here\. Use cpu"):
         train_vectors(small([[1, 2, 3]]), device="cuda")

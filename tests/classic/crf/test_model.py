@@ -184,7 +184,7 @@ def test_looks_of_a_word():
     )  # the whole word is a feature
 
 
-def test_it_tells_how_far_it_is_and_can_be_stopped():
+def test_training_reports_progress_and_can_be_stopped():
     pytest.importorskip("pycrfsuite")
     rows, tags = sentences(11)
     told = []

@@ -173,7 +173,7 @@ def test_the_missing_library_is_named(tmp_path, monkeypatch):
         trained(conllu(tmp_path / "a.conllu"), tmp_path / "run")
 
 
-def test_damaged_folders_are_told(tmp_path):
+def test_damaged_model_folder_raises_user_error(tmp_path):
     predictor = trained(columns(tmp_path / "a.conll"), tmp_path / "run").predictor
     with pytest.raises(UserError, match="no vectors"):
         predictor.embed(["a"])

@@ -318,7 +318,7 @@ def test_a_text_scores_the_same_alone_in_company_and_by_many_threads(monkeypatch
     np.testing.assert_array_equal(again.table, model.table)
 
 
-def test_it_tells_how_far_it_is_and_stops_when_asked() -> None:
+def test_training_reports_progress_and_can_be_stopped() -> None:
     heard = []
 
     def two(progress) -> bool:

@@ -173,7 +173,7 @@ def test_texts_are_read_once_and_held_out_ones_only_where_they_are_needed(tmp_pa
         ("ngram", {"encoder.kind": "rnn"}, r"remove \[encoder\]"),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path, name, changes, message):
+def test_incompatible_settings_raise_user_error(tmp_path, name, changes, message):
     labels = [f"{'good' if i % 2 else 'bad'}\t{text}" for i, text in enumerate(sentences())]
     texts = labels if name == "tfidf" else None
     if name == "tfidf":
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_told(tmp_path, name, changes, message):
         trained(name, tmp_path, texts, **changes)
 
 
-def test_files_that_do_not_belong_together_are_told(tmp_path):
+def test_mismatched_model_files_raise_user_error(tmp_path):
     trained("kneser-ney", tmp_path)
     (tmp_path / "other").mkdir()
     trained("kneser-ney", tmp_path / "other", ["one the three", "two one"] * 7)

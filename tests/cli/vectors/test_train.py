@@ -51,7 +51,7 @@ def test_the_same_bytes_twice(text, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_mistakes_are_told_before_anything_is_read(text, tmp_path):
+def test_invalid_options_fail_before_the_text_is_read(text, tmp_path):
     output = tmp_path / "out.txt"
     told = fails("vectors", "train", text, "-o", output, "--method", "word2vec")
     assert "Unknown method 'word2vec'. Known: cbow, fasttext, glove, skipgram." in told
@@ -80,7 +80,7 @@ def test_nothing_of_something_is_refused_by_the_name_of_the_option(option, tmp_p
     says(done.err, f"'--{option}'", "1")
 
 
-def test_devices_that_are_not_there_are_told_before_the_text_is_read(tmp_path, monkeypatch):
+def test_missing_device_fails_before_the_text_is_read(tmp_path, monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -54,7 +54,7 @@ def test_only_one_row_on_a_gpu_is_made_of_sums(monkeypatch, ids, options, usual)
     assert given == (options if usual else {**TUNING_OPTIONS, **(options or {})})
 
 
-def test_the_usual_compiler_is_asked(monkeypatch):
+def test_compiled_step_calls_inductor_under_its_own_cache_key(monkeypatch):
     """With its own ways of taking operations apart, and under a name of its own in its store."""
     import torch._inductor.compile_fx as inductor
 

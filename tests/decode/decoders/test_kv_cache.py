@@ -264,7 +264,7 @@ def test_a_row_with_an_empty_memory_finds_nothing_there(shared):
     assert mask.tolist() == [3, 0, 7]
 
 
-def test_attention_that_is_asked_for_comes_as_before(kernel):
+def test_requested_attention_weights_equal_those_without_cache(kernel):
     decoder = made(DECODERS["transformer"])
     columns = torch.randint(4, V, (5, 3))
     with torch.no_grad():

@@ -130,7 +130,7 @@ def test_beams_share_the_memory():
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_that_were_asked_for():
+def test_requested_attention_weights_equal_the_unpacked_ones():
     decoder = built()
     ready = pack_if_possible(decoder)
     ours, theirs = ready.start(memory(), weights=True), decoder.start(memory(), weights=True)
@@ -181,7 +181,7 @@ def test_a_language_model_after_prompts():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_int8_is_near_and_asked_for_in_the_settings():
+def test_int8_is_close_and_enabled_by_the_setting():
     decoder = built(hidden=48, feed_forward=96)
     head = Seq2SeqHead(decoder, SearchSettings(), BOS, EOS).eval()
     exact = head(memory()).generate(SearchSettings(method="greedy", max_length=5))

@@ -141,7 +141,7 @@ def test_half_precision_runs(pointer):
     total.backward()
 
 
-def test_strangers_get_ids_of_their_own():
+def test_source_oov_words_get_extended_ids():
     vocabulary = Vocabulary(["<pad>", "<unk>", "a", "b"])
     source, strangers = extend_ids([["a", "x", "y", "x"], ["z", "b"]], vocabulary)
     assert source.data.tolist() == [[2, 4, 5, 4], [4, 3, 0, 0]]

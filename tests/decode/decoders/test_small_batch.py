@@ -93,7 +93,7 @@ def test_only_few_rows_go_by_it():
 
 
 @torch.no_grad()
-def test_attention_that_is_asked_for_comes_from_the_blocks():
+def test_requested_attention_weights_come_from_the_blocks():
     decoder = made(MADE["before"])
     writer = laid_out(decoder)
     state = decoder.start(memory(), weights=True)

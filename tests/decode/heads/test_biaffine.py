@@ -117,7 +117,7 @@ def test_rows_do_not_see_each_other(head, states):
     np.testing.assert_allclose(whole.probs[1, :3], alone.probs[0], rtol=1e-5)
 
 
-def test_decoding_gives_trees_with_labels_and_chances(head, states):
+def test_decoding_returns_trees_with_labels_and_probabilities(head, states):
     scores = head(states)
     parse = head.decode(scores)
     greedy = head.decode(scores, "greedy")

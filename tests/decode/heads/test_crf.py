@@ -271,7 +271,7 @@ def test_it_learns():
         ([1, 2, 1], "Row 1 .* the last label is 'B', which may not end a sequence"),
     ],
 )
-def test_forbidden_gold_is_told(tags, message):
+def test_forbidden_gold_transition_raises_user_error(tags, message):
     crf = CRF(3, BIO, NAMES)
     emissions = Padded(torch.zeros(2, 4, 3), torch.tensor([4, 3]))
     with pytest.raises(UserError, match=message):

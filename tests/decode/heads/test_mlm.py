@@ -123,7 +123,7 @@ def test_the_table_is_the_embedders_and_saved_once():
     assert bare == {f"head.{name}" for name in expected}
 
 
-def test_an_embedder_without_words_is_told():
+def test_embedder_without_word_table_raises_user_error():
     parts = {**PARTS, "embedder": {"kind": "ngrams", "width": 7}}
     with pytest.raises(UserError, match="head 'masked' scores words with the embedder's table"):
         build_model(parts, vocabulary_size=V, outputs=(V, True))

@@ -52,7 +52,7 @@ def test_mojibake_may_have_happened_twice():
 
 
 @given(st.text(st.characters(max_codepoint=0x24F, categories=["L", "N", "Zs", "Po"])))
-def test_what_is_mended_stays_mended(text):
+def test_fixing_twice_changes_nothing_more(text):
     assert clean_text(clean_text(text)) == clean_text(text)
 
 
@@ -110,7 +110,7 @@ def test_invisible_characters_and_unicode_forms_are_named():
     assert describe_unicode_form("café") == "NFC"
 
 
-def test_a_mixture_of_unicode_forms_is_told_with_its_places():
+def test_mixed_unicode_forms_are_reported_with_their_lines():
     texts = ["one café", unicodedata.normalize("NFD", "two café"), "three cafés", "plain words"]
     rows = [Example(text, "x", file="a.txt", line=i) for i, text in enumerate(texts, 1)]
     result = examine({"data": lambda: iter(rows)})

@@ -29,7 +29,7 @@ def told(counts: dict[str, int]) -> dict[str, str]:
         *("carrd_arival", "crd_arrival"),
     ],
 )
-def test_slips_are_told_with_what_was_meant(slip):
+def test_label_typos_are_reported_with_the_intended_label(slip):
     counts = dict.fromkeys(BANKING, 131) | {slip: 2}
     assert told(counts) == {slip: "card_arrival"}
     (twin,) = find_variants(counts)

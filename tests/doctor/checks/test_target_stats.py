@@ -31,7 +31,7 @@ def examined(*splits: list[Example], **options):
     return examine(sources, near=False, **options)
 
 
-def test_free_text_is_told_from_classes():
+def test_free_text_targets_are_distinguished_from_classes():
     assert are_free_text(pairs())
     assert not are_free_text([Example("a", f"label {i % 3}") for i in range(23)])
     assert not are_free_text([Example("a", str(i)) for i in range(23)])

@@ -90,7 +90,7 @@ def test_a_matrix_that_is_not_there(tmp_path):
     assert one.places[0].detail.startswith(f"{tmp_path / 'g2.npy'}: no such file. Did you ")
 
 
-def test_names_are_told_from_texts():
+def test_references_to_matrices_are_distinguished_from_texts():
     assert reference_matrices([Example("a.npz:1"), Example("a.npy"), Example("a sentence")])
     assert reference_matrices([Example("[[1, 2.5], [3, 4]]")])
     for text in ("a sentence", "[[link]] text", "what is a .npy file?", "[[]]", ""):

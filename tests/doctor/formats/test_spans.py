@@ -99,7 +99,7 @@ def test_a_span_inside_a_character(tmp_path):
     assert found.places[0].detail.startswith("text 2: PER [0, 3) 'Ame' splits a character at 3")
 
 
-def test_spans_over_each_other_are_told_apart(tmp_path):
+def test_overlapping_crossing_and_duplicate_spans_are_distinguished(tmp_path):
     spans = [[0, 42, "EVENT"], [4, 12, "PER"], [36, 44, "LOC"], [4, 12, "PER"]]
     found = told(jsonl(tmp_path, GOOD, {"text": TEXT, "entities": spans}))
     assert {kind: finding.count for kind, finding in found.items()} == {
@@ -109,7 +109,7 @@ def test_spans_over_each_other_are_told_apart(tmp_path):
     assert "PER [4, 12)" in found["duplicate span"].places[0].detail
 
 
-def test_rows_that_are_no_spans_are_told_by_the_reader(tmp_path):
+def test_malformed_spans_are_reported_by_the_reader(tmp_path):
     rows = (
         GOOD,
         {"id": "x7", "text": TEXT, "spans": [["36", 42, "LOC"]]},

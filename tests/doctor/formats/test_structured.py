@@ -322,7 +322,7 @@ def test_words_tagged_unlike_the_same_elsewhere():
     assert few.find_inconsistent() == []
 
 
-def test_odd_tags_are_told_with_their_word():
+def test_unusual_tags_are_reported_with_their_word():
     rows = [layered(f"we saw it {i}", "PRON VERB PRON X", f"s{i}") for i in range(6)]
     rows.append(layered("we saw it now", "PRON NOUN PRON X", "odd"))
     told_odd = found_in(train=rows)["odd tag"]

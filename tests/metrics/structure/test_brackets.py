@@ -110,7 +110,7 @@ def test_counts_are_those_of_evalb(data):
     assert measure.compute(resamples=3)["f1"].n == len(kept)
 
 
-def test_by_hand():
+def test_bracket_scores_of_a_worked_example():
     gold = "(TOP (S (NP-SBJ (DT the) (NN dog)) (, ,) (VP (VBD ran) (PRT (RP off))) (. .)))"
     test = "(TOP (S (NP (DT the)) (VP (NN dog) (, ,) (VP (VBD ran) (ADVP (RP off)))) (. .)))"
     measure = BracketF1()

@@ -182,7 +182,7 @@ SAID = [[["N", "N", "N"], ["x", "y", "z"]], [["V"], ["y"]], [["D", "N"], ["z", "
 NEW = [[False, True, True], [True], [False, False]]
 
 
-def test_tags_by_hand() -> None:
+def test_tag_accuracies_of_a_worked_example() -> None:
     measure = TagAccuracy(["upos", "xpos"])
     measure.add(SAID, GOLD, NEW)
     wanted = {

@@ -66,7 +66,7 @@ def test_figures_are_the_definition(seed, count):
     assert found == pytest.approx(reference(predicted, gold))
 
 
-def test_by_hand():
+def test_attachment_scores_of_a_worked_example():
     measure = AttachmentScores()
     gold = ([2, 3, 0, 3], ["det", "nsubj:pass", "root", "punct"])
     said = ([2, 3, 0, 2], ["det", "nsubj", "root", "obj"])

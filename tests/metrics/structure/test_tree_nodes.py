@@ -16,7 +16,7 @@ def counted(neutral=2, **more) -> NodeAccuracy:
     return measure
 
 
-def test_figures_by_hand():
+def test_node_scores_of_a_worked_example():
     found = counted().compute()
     assert list(found) == ["root", "nodes", "root_binary", "nodes_binary"]
     assert found["root"].value == pytest.approx(1 / 3)

@@ -69,7 +69,7 @@ def test_systems_stand_side_by_side_and_their_differences_come_first(tmp_path):
     assert other.worst[0].outputs[0].score < other.worst[1].outputs[0].score
 
 
-def test_texts_that_are_heard_are_judged_by_their_perplexity(tmp_path):
+def test_scored_texts_are_ranked_by_perplexity(tmp_path):
     a = trial(tmp_path, "a", [3.0, 4.0, 5.0, 6.0], "language")
     b = trial(tmp_path, "b", [3.0, 4.0, 50.0, 6.0], "language")
     found = collect_samples(finished(a, b), ["a", "b"])
@@ -90,7 +90,7 @@ def test_the_paired_test_is_of_the_corpus_figure(tmp_path):
     assert p_values({"good": good, "same": same}, "good", "bleu") == {"same": 1.0}
 
 
-def test_one_answer_for_all_is_a_collapse_told_briefly(tmp_path):
+def test_same_answer_for_every_text_is_a_collapse_note(tmp_path):
     long = "die Zahl " * 30
     found = trial(tmp_path, "a", [long] * 4)
     told = _same_answer_note(found.read_predictions())

@@ -143,7 +143,7 @@ def test_the_order_of_a_set_does_not_matter(tmp_path):
     assert found.wrong == 0
 
 
-def test_damaged_and_empty_files_are_told(tmp_path):
+def test_damaged_and_empty_files_raise_user_error(tmp_path):
     path = written(tmp_path, random_rows(3))
     path.write_text(path.read_text() + '{"text": "half')
     with pytest.raises(UserError, match=r"predictions.jsonl:4: damaged .*Retrain"):

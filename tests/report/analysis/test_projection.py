@@ -26,7 +26,7 @@ def said(count: int, labels: int = 3) -> list[Prediction]:
     ]
 
 
-def test_principal_components_are_those_of_scikit_learn():
+def test_pca_equals_scikit_learn():
     found = projection.project(VECTORS, "pca")
     wanted = PCA(2, svd_solver="full").fit_transform(VECTORS)
     np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-8)
@@ -35,7 +35,7 @@ def test_principal_components_are_those_of_scikit_learn():
     np.testing.assert_allclose(found, turned, atol=1e-8)
 
 
-def test_neighbours_stay_neighbours():
+def test_tsne_keeps_neighbours_and_repeats_with_its_seed():
     found = projection.project(VECTORS, "t-sne", seed=3)
     assert found.shape == (51, 2)
     assert trustworthiness(VECTORS, found, n_neighbors=5) > 0.9
@@ -62,7 +62,7 @@ def test_umap_keeps_neighbours_and_repeats_with_its_seed():
     np.testing.assert_array_equal(found, projection.project(vectors, "umap", seed=3))
 
 
-def test_without_umap_learn_its_picture_is_left_out_and_noted(monkeypatch):
+def test_missing_umap_learn_is_noted_and_skipped(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
     found = projection.build_projection(said(51), VECTORS, ("pca", "umap"))
     assert list(found.layouts) == ["pca"]
@@ -78,24 +78,24 @@ def test_without_umap_learn_its_picture_is_left_out_and_noted(monkeypatch):
         (np.full((7, 3), np.nan), "pca", "not finite"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(vectors, method, message):
+def test_invalid_vectors_or_method_raise_user_error(vectors, method, message):
     with pytest.raises(UserError, match=message):
         projection.project(vectors, method)
 
 
 @pytest.mark.parametrize("method", ["pca", "t-sne"])
 @pytest.mark.parametrize("shape", [(7, 3), (1, 3), (0, 3)])
-def test_vectors_that_are_all_the_same_lie_on_one_spot(method, shape):
+def test_equal_vectors_are_drawn_at_one_point(method, shape):
     assert projection.project(np.full(shape, 0.1), method).tolist() == [[0, 0]] * shape[0]
 
 
-def test_vectors_of_one_number():
+def test_one_dimensional_vectors_are_drawn_on_a_line():
     found = projection.project(np.arange(7.0)[:, None], "pca")
     assert found.shape == (7, 2)
     assert not found[:, 1].any()
 
 
-def test_the_picture_keeps_proportions():
+def test_frame_keeps_proportions():
     points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
     found = projection.scale_to_frame(points)
     assert found.min() >= projection.MARGIN
@@ -105,7 +105,7 @@ def test_the_picture_keeps_proportions():
     np.testing.assert_allclose(sides / sides[0], [1, 4 / 3, 5 / 3], atol=0.01)
 
 
-def test_no_text_can_leave_its_element():
+def test_texts_are_escaped_in_html_and_json():
     bad = "</script><script>alert(1)</script><!-- \u2028 &amp; ' \" \\ 😀 عربي"
     rows = [Prediction(bad, "<b>", "</script>", 0.5), *said(6)]
     page = str(projection.render_section(projection.build_projection(rows, VECTORS[:7], ("pca",))))
@@ -121,7 +121,7 @@ def test_no_text_can_leave_its_element():
     assert data["scores"][i] == 0.5
 
 
-def test_errors_lie_on_top_and_the_rest_has_no_colour():
+def test_errors_are_drawn_last_and_rare_labels_are_grey():
     rows = said(51, labels=13)
     page = str(projection.render_section(projection.build_projection(rows, VECTORS, ("pca",))))
     dots = re.findall(r'<circle cx="\d+" cy="\d+" r="5" class="([^"]*)"/>', page)[:51]
@@ -135,14 +135,14 @@ def test_errors_lie_on_top_and_the_rest_has_no_colour():
     assert greys == int(legend[-1][1])
 
 
-def test_with_many_labels_those_with_the_most_errors_have_colours():
+def test_labels_with_most_errors_get_colours():
     names = [f"l{i % 20}" for i in range(60)]
     rows = [Prediction("t", name, "wrong" if name == "l19" else name, 1.0) for name in names]
     _, keys = projection._assign_groups(rows, [not s.is_correct for s in rows], "classes")
     assert "l19" in [key.name for key in keys]
 
 
-def test_numbers_are_coloured_by_range():
+def test_numeric_labels_are_coloured_by_range():
     values = np.arange(20.0)
     rows = [Prediction("t", v, v + (5.0 if v == 3 else 0.1), 0.0) for v in values.tolist()]
     wrong = projection._find_errors(rows, "numbers")
@@ -155,7 +155,7 @@ def test_numbers_are_coloured_by_range():
     assert (groups, [k.count for k in keys]) == ([0, 0, 0], [3])
 
 
-def test_several_labels_and_none():
+def test_multiple_and_missing_labels_are_named():
     rows = [
         Prediction("t", (), (), 0.5),
         Prediction("t", ("x",), ("y",), 0.5),
@@ -167,11 +167,11 @@ def test_several_labels_and_none():
     assert '"answers":["none","y","none"]' in page
 
 
-def test_nothing_to_draw():
+def test_empty_projection_renders_nothing():
     assert projection.render_section(projection.Projection((), {})) == ""
 
 
-def test_umap_comes_where_there_are_enough_texts():
+def test_umap_is_a_default_from_400_texts():
     assert projection.default_methods(399) == ("pca", "t-sne")
     assert projection.default_methods(400) == (
         ("pca", "t-sne", "umap") if find_spec("umap") else ("pca", "t-sne")

@@ -33,7 +33,7 @@ def test_every_head_has_a_small_map_that_leads_to_a_large_one():
     assert page.count(">t4</text>") == 2  # labels are written once, a row and a column
 
 
-def test_what_is_looked_at_most_is_told_of_each_head():
+def test_each_head_names_its_largest_weight():
     found = maps()
     row, column = divmod(int(found.weights[1, 2].argmax()), 5)
     page = render_section([found])
@@ -42,7 +42,7 @@ def test_what_is_looked_at_most_is_told_of_each_head():
     assert f"<b>Layer 2, head 3</b>: {told}" in page
 
 
-def test_the_second_text_is_told_apart():
+def test_second_text_is_marked():
     page = render_section([maps(second=3)])
     assert page.count('class="head-token other"') == 2 * 2
     assert page.count('d="M3 0V5M0 3H5"') == L * (N + 1) + 1

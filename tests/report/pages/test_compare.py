@@ -101,7 +101,7 @@ def test_without_a_look_the_page_is_smaller():
     assert "weft predict out/model texts.txt\nweft evaluate out/model b.tsv\nweft explain" in text
 
 
-def test_the_leaderboard_tells_what_went_wrong():
+def test_leaderboard_shows_failures():
     rows = [
         row("best", 0.9),
         row("stuck", 0.5, p=0.0002, collapsed=2, memory_bytes=5_000_000),

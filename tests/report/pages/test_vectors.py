@@ -44,7 +44,7 @@ def test_names_do_not_overlap_and_stay_inside(method):
     assert [spot.word for spot in made.points] == WORDS
 
 
-def test_words_asked_for_come_with_their_nearest():
+def test_requested_words_are_shown_with_their_neighbours():
     chosen = report.select_words(VECTORS, ["word5", "word7", "word5"], near=3)
     assert chosen.queries == ("word5", "word7")
     first, second = (VECTORS.neighbours(word, 3) for word in chosen.queries)

@@ -95,7 +95,7 @@ def test_a_very_long_document_goes_on_as_another(tmp_path, monkeypatch):
     assert [text.count("\n") + 1 for text, _ in texts(path)] == [2, 2, 2, 1]
 
 
-def test_no_text_is_told(tmp_path):
+def test_empty_input_raises_user_error(tmp_path):
     path = written(tmp_path, "\n \n\n")
     with pytest.raises(UserError, match=r"a\.txt: no text"):
         texts(path)

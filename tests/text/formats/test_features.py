@@ -85,7 +85,7 @@ def test_the_matrices_of_a_file_are_listed(folder):
         ("wide.npy", r"list\.txt:7: vectors of 4 numbers; this model reads 3"),
     ],
 )
-def test_a_bad_matrix_is_told(folder, text, message):
+def test_invalid_matrix_raises_user_error(folder, text, message):
     (folder / "bad.npy").write_bytes(b"no numpy")
     np.save(folder / "words.npy", np.array([["a"]]))
     np.save(folder / "empty.npy", np.zeros((0, 3)))
@@ -109,13 +109,13 @@ def test_nothing_in_a_matrix_is_run(folder):
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_too_large_for_a_float_is_told_once(folder):
+def test_float_overflow_is_reported_once(folder):
     np.save(folder / "large.npy", np.full((2, 3), 1e300))
     with pytest.raises(UserError, match="number 1 is inf"):
         named(folder, "large.npy")
 
 
-def test_a_damaged_archive_is_told(folder):
+def test_damaged_archive_raises_user_error(folder):
     whole = (folder / "both.npz").read_bytes()
     (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"list\.txt:7: .*cut\.npz: not a readable matrix file"):

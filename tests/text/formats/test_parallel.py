@@ -80,7 +80,7 @@ def test_a_comma_in_the_name_of_a_file_joins_nothing(tmp_path):
     assert [(e.text, e.label) for e in read(both)] == [("one", None)]
 
 
-def test_what_a_comma_says_wrongly_is_told(tmp_path):
+def test_wrong_file_after_a_comma_raises_user_error(tmp_path):
     source, target = files(tmp_path, b"a\n", b"b\n")
     with pytest.raises(UserError, match=r"a\.du: no such file\. Did you mean 'a\.de'\?"):
         read(f"{source},{tmp_path / 'a.du'}")
@@ -114,7 +114,7 @@ def test_the_ending_that_would_say_the_same():
         (b"a\nb\n", b"x\n\xff\n", r"a\.de:2: .*UTF-8"),
     ],
 )
-def test_what_does_not_meet_is_told(tmp_path, source, target, message):
+def test_misaligned_files_raise_user_error(tmp_path, source, target, message):
     with pytest.raises(UserError, match=message):
         list(read_parallel(*files(tmp_path, source, target)))
 

@@ -38,7 +38,7 @@ def test_both_forms_are_read(text, record):
         ("a⟩[b]", r"slot 'a⟩' contains ⟨ or ⟩"),
     ],
 )
-def test_what_is_no_record_is_told(text, message):
+def test_malformed_record_raises_user_error(text, message):
     with pytest.raises(UserError, match=message):
         read_record(text, "a.csv:3")
 
@@ -70,7 +70,7 @@ def test_putting_back_undoes_taking_out(record, data):
     assert lexicalised(delexicalise(text, record, hidden), record) == text
 
 
-def test_an_unknown_slot_is_told():
+def test_unknown_slot_raises_user_error():
     message = r"b\.csv:2: unknown slot 'nmae'\. Did you mean 'name'\? Known: area, name\."
     with pytest.raises(UserError, match=message):
         check_slots(["nmae"], ["name", "area"], "b.csv:2")

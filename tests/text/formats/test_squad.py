@@ -55,7 +55,7 @@ def test_version_2_says_what_has_no_answer(tmp_path):
     assert example.label == GoldAnswers()
 
 
-def test_a_file_without_answers_can_be_asked(tmp_path):
+def test_file_without_answers_is_read(tmp_path):
     (example,) = read(written(tmp_path, document(question("q"))))
     assert example.label is None
     assert example.other == PASSAGE
