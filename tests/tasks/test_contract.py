@@ -1,11 +1,15 @@
 """Every registered task keeps the interface of `weft.protocols`; discovered, not listed."""
 
+import ast
 import inspect
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import weft
 from weft import registry
 from weft.errors import UserError
 from weft.protocols import LabelSpace, Task
@@ -101,6 +105,27 @@ def all_spaces() -> list[type[LabelSpace]]:
         found += below
         waiting += below
     return [kind for kind in found if kind.__module__.startswith("weft.")]
+
+
+def probes(source: str) -> list[int]:
+    """Return the lines that ask a task or a label space whether it has a member."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("hasattr", "getattr")
+        and re.search(r"(^|[._])(task|space)$", ast.unparse(node.args[0]))
+    ]
+
+
+def test_nobody_probes_tasks_and_spaces():
+    files = Path(weft.__file__).parent.rglob("*.py")
+    found = [f"{path}:{line}" for path in files for line in probes(path.read_text("utf-8"))]
+    assert not found, found
+    assert probes("a = 1\nif hasattr(self.task, 'gold'): pass\nb = getattr(space, 'x', 0)") == [
+        2,
+        3,
+    ]
 
 
 def test_label_spaces_implement_what_is_required():

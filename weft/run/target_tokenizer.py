@@ -1,6 +1,6 @@
 """Learn the label space of a task; for answers that are texts, train their tokenizer first."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from weft import registry
@@ -10,15 +10,20 @@ from weft.tasks.task import AnyTask
 from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
 
+Watch = Callable[[Iterator[Example]], Iterator[Example]]
 
-def learn_space(task: AnyTask, examples: Source) -> LabelSpace:
-    """Return the label space of the training examples, which may be read twice."""
+
+def learn_space(task: AnyTask, examples: Source, watch: Watch = iter) -> LabelSpace:
+    """Return the label space of the training examples, which may be read twice.
+
+    `watch` wraps the first reading, to show its progress.
+    """
     space: LabelSpace
     if task.has_target_tokenizer:
-        tokenizer = train_target_tokenizer(task, examples())
+        tokenizer = train_target_tokenizer(task, watch(examples()))
         space = task.text_space(examples(), tokenizer)
     else:
-        space = task.space(examples())
+        space = task.space(watch(examples()))
     return space
 
 

@@ -135,7 +135,9 @@ def _train(
         parser = _load_parser(data.parser, task, device)
         splits = _preprocess_splits(splits, task, tally, data, parser)
         skip = data.on_bad_row == "skip"
-        space = learn_space(task, _training_rows(splits.train, data, tally, manner, quiet))
+        rows = _training_rows(splits.train, data, tally, manner)
+        place = f"reading {data.train or 'the training part'}"
+        space = learn_space(task, rows, lambda examples: with_progress(examples, place, quiet))
         _check_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
@@ -200,17 +202,11 @@ def _train(
             return _evaluate_and_save(predictor, context, record)
 
 
-def _training_rows(
-    train: Source, data: Data, tally: SkipCounter, mode: ReadMode, quiet: bool
-) -> Source:
-    """Return the rows to learn the label space from, read with a progress bar."""
-
-    def rows() -> Iterator[Example]:
-        skip = data.on_bad_row == "skip"
-        kept = require_rows(labelled_only(train, data, tally, mode), data) if skip else train()
-        return with_progress(kept, f"reading {data.train or 'the training part'}", quiet)
-
-    return rows
+def _training_rows(train: Source, data: Data, tally: SkipCounter, mode: ReadMode) -> Source:
+    """Return the rows to learn the label space from, without those that may be skipped."""
+    if data.on_bad_row != "skip":
+        return train
+    return lambda: require_rows(labelled_only(train, data, tally, mode), data)
 
 
 def resolve_config(config: Config) -> dict[str, Any]:
