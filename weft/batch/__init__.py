@@ -1,7 +1,14 @@
 """Rows of ids -> padded batches of similar length."""
 
 from weft.batch.bucketing import Position
-from weft.batch.loader import Batch, BatchLoader, LabelledBatch, inference_batches, labelled_batch
+from weft.batch.loader import (
+    Batch,
+    BatchLoader,
+    LabelledBatch,
+    RowSource,
+    inference_batches,
+    labelled_batch,
+)
 from weft.batch.padded import Padded
 from weft.batch.token_store import TokenStore
 
@@ -11,6 +18,7 @@ __all__ = [
     "LabelledBatch",
     "Padded",
     "Position",
+    "RowSource",
     "TokenStore",
     "inference_batches",
     "labelled_batch",

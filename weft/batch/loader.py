@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +12,19 @@ from torch import Tensor
 from weft.batch.bucketing import Position, order_batches, shuffle_batches
 from weft.batch.padded import Padded
 from weft.batch.token_store import RaggedTables, TokenStore
+
+
+class RowSource(Protocol):
+    """Rows that can be padded into batches: a token store, or the rows of one prediction."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps (R,) of each row."""
+
+    def padded(self, rows: np.ndarray) -> Padded:
+        """Return some rows as one padded batch."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,7 @@ def labelled_batch(store: TokenStore, rows: np.ndarray) -> LabelledBatch:
     return LabelledBatch(store.padded(rows), rows, target, len(rows))
 
 
-def inference_batches(store: TokenStore, *, rows: int, budget: int) -> Iterator[Batch]:
-    """Every row of a store once, similar lengths together."""
-    for chosen in order_batches(store.lengths, rows=rows, budget=budget):
-        yield Batch(store.padded(chosen), chosen)
+def inference_batches(source: RowSource, *, rows: int, budget: int) -> Iterator[Batch]:
+    """Yield every row once, similar lengths together."""
+    for chosen in order_batches(source.lengths, rows=rows, budget=budget):
+        yield Batch(source.padded(chosen), chosen)

@@ -1,4 +1,4 @@
-"""Batched forward passes over a token store: batches of similar length in, store order out."""
+"""Batched forward passes: batches of similar length in, the order of the rows out."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.batch import Padded, TokenStore, inference_batches
+from weft.batch import Padded, RowSource, inference_batches
 from weft.model import Model, ModelOutput
 from weft.runtime import Runtime, use_threads
 
@@ -16,25 +16,25 @@ SINGLE_THREAD_STEPS = 512  # up to here one thread; on a busy machine several wa
 
 
 def forward_batches(
-    model: Model, store: TokenStore, runtime: Runtime
+    model: Model, source: RowSource, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, ModelOutput]]:
     """Yield the row numbers and the model output of each batch, shortest rows first."""
-    yield from _run_batches(model, store, runtime, model.run)
+    yield from _run_batches(model, source, runtime, model.run)
 
 
 def frozen_features(
-    model: Model, store: TokenStore, runtime: Runtime
+    model: Model, source: RowSource, runtime: Runtime
 ) -> Iterator[tuple[np.ndarray, tuple[Tensor, ...]]]:
     """Yield the row numbers and the frozen embedders' features of each batch."""
-    yield from _run_batches(model, store, runtime, model.frozen_features)
+    yield from _run_batches(model, source, runtime, model.frozen_features)
 
 
 def _run_batches(
-    model: Model, store: TokenStore, runtime: Runtime, forward: Callable[[Padded], Any]
+    model: Model, source: RowSource, runtime: Runtime, forward: Callable[[Padded], Any]
 ) -> Iterator[tuple[np.ndarray, Any]]:
     model.eval()
     with torch.inference_mode():
-        for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
+        for batch in inference_batches(source, rows=MAX_ROWS, budget=MAX_TOKENS):
             small = batch.source.data.numel() <= SINGLE_THREAD_STEPS
             with runtime.autocast(), use_threads(1 if small else 0):
                 output = forward(batch.source.to(runtime.device))
@@ -43,13 +43,13 @@ def _run_batches(
 
 def collect_outputs(
     model: Model,
-    store: TokenStore,
+    source: RowSource,
     runtime: Runtime,
     select: Callable[[ModelOutput], Tensor] = lambda output: output.scores,
 ) -> np.ndarray:
-    """Return the logits (rows, C), or what `select` takes from each output, in store order."""
+    """Return the logits (rows, C), or what `select` takes from each output, in row order."""
     parts, order = [], []
-    for rows, output in forward_batches(model, store, runtime):
+    for rows, output in forward_batches(model, source, runtime):
         parts.append(select(output).float())
         order.append(rows)
     values = torch.cat(parts).cpu().numpy()
@@ -58,10 +58,10 @@ def collect_outputs(
     return out
 
 
-def decode_batches(model: Model, store: TokenStore, runtime: Runtime) -> list[Any]:
-    """Return the decoded prediction of each row, in store order."""
-    out: list[Any] = [None] * len(store)
-    for rows, logits in _run_batches(model, store, runtime, model):
+def decode_batches(model: Model, source: RowSource, runtime: Runtime) -> list[Any]:
+    """Return the decoded prediction of each row, in the order of the rows."""
+    out: list[Any] = [None] * len(source)
+    for rows, logits in _run_batches(model, source, runtime, model):
         for row, prediction in zip(rows.tolist(), logits.decode(), strict=True):
             out[row] = prediction
     return out
