@@ -81,7 +81,7 @@ def padding(engine: NeuralEngine, texts: Sequence[str], steps: int) -> dict[str,
 
     real = bucketed = 0
     for start in range(0, len(texts), CHUNK_TEXTS):
-        store, _ = engine._tokenise(texts[start : start + CHUNK_TEXTS])
+        store = engine._index(texts[start : start + CHUNK_TEXTS])
         real += int(store.lengths.sum())
         bucketed += sum(
             b.source.data.numel() for b in inference_batches(store, rows=most, budget=MAX_TOKENS)

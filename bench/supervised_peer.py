@@ -76,7 +76,7 @@ def weft(job: Job) -> Job:
     before, trained = marks[1] - began, marks[-1] - marks[1]
 
     def labels(texts: list[str]) -> list[str]:
-        return [space.entries[i] for i in model.scores(texts).argmax(1)]
+        return [space.entries[i] for i in model.predict(texts).argmax(1)]
 
     found = {"before": before, "train": trained, **predicted(labels, job)}
     predictor = Predictor(ClassicEngine(model), Classify(), space, {})

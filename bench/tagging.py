@@ -188,7 +188,7 @@ def trained(job: Job, folder: Path) -> Job:
 def answered(predictor: Any, examples: list[Example]) -> tuple[list[list[str]], list[list[str]]]:
     """The tags a model gives to the words of a file, and those that are right; conlleval's IOB."""
     task, space = predictor.task, predictor.space
-    answers = task.answers(predictor.engine.scores(examples).scores, space)
+    answers = task.answers(predictor.engine.predict(examples).scores, space)
     said = [list(answer.structure.tags) for answer in answers]
     true = [list(task.gold(example, space).tags) for example in examples]
     if space.scheme in ("BIOES", "BILOU"):

@@ -8,21 +8,33 @@ B batch   T steps   S steps of the other text   E embedding width   H hidden wid
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from weft.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import numpy as np
+    from scipy.sparse import csr_matrix
     from torch import Tensor, nn
 
     from weft.batch import LabelledBatch, Padded
+    from weft.classic.ngram.trie import NGram
+    from weft.classic.progress import ProgressCallback
     from weft.embed.contextual import ScalarMix
     from weft.jsonio import JsonObject
     from weft.metrics import Metric
-    from weft.tasks.annotation import Annotation
+    from weft.model import Model
+    from weft.predict.output import EngineOutput
+    from weft.predict.predictor import Predictor
+    from weft.runtime import Runtime
+    from weft.tasks.annotation import Annotation, Decoded
+    from weft.tasks.language import LMVocabulary
+    from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
     from weft.tasks.task import Answer, Loss
     from weft.text.example import Example, SkipCounter
     from weft.tokens.special_tokens import SpecialTokens
@@ -319,8 +331,175 @@ class Task(Generic[Space]):
 
 
 class ClassicModel:
-    """A model that is trained without gradients through a Model: linear, n-gram, CRF."""
+    """A model that is trained without gradients through a Model: linear, n-gram, CRF.
+
+    Language models are trained by `fit_ids` and answer by `likelihoods`; all others are trained by
+    `fit` and answer by `predict`.
+    """
+
+    kind = "classic"  # its name in messages
+    is_lm = False
+    is_structured = False  # labels every word of a text
+    pairs = False  # reads Examples with two texts
+    is_linear = False  # has `contributions`
+    tunes_on_dev = False  # `fit` takes the dev split and the metric to choose by
+    epochs = 1  # passes over the texts, of a model that reports them one by one
+    remarks: "Sequence[str]" = ()  # on the last fit, for the log
+
+    @property
+    def is_seeded(self) -> bool:
+        """True if another seed can give another model."""
+        return False
+
+    def choose_features(self, texts: "Sequence[Any]", space: Any) -> str:
+        """Choose the features from the training examples; return a line for the log, or ""."""
+        return ""
+
+    def fit(
+        self,
+        texts: "Sequence[Any]",
+        targets: Any,
+        task: Any,
+        space: Any,
+        seed: int,
+        watch: "ProgressCallback",
+        dev: "tuple[Sequence[Any], Any] | None" = None,
+        metric: str = "",
+    ) -> None:
+        """Train on texts or Examples and their targets, as the task and its label space have them.
+
+        Only a model that tunes on dev reads `dev` and `metric`.
+        """
+        raise self._unsupported("is trained on ids of running text")
+
+    def fit_ids(
+        self,
+        rows: "Iterable[np.ndarray]",
+        dev_rows: "Iterable[np.ndarray]",
+        space: "LMVocabulary",
+        watch: "ProgressCallback",
+    ) -> None:
+        """Train a language model on the ids of texts, each split read once."""
+        raise self._unsupported("is not a language model")
+
+    def predict(self, texts: "Sequence[Any]") -> "np.ndarray | list[Decoded]":
+        """Return logits (n, C), a standardised number (n, 1), or the tags of each text."""
+        raise self._unsupported("scores tokens, not texts")
+
+    def likelihoods(
+        self, texts: "Iterable[str]", space: "LMVocabulary", running: bool = False
+    ) -> "Iterator[Decoded]":
+        """Yield the token probabilities of each text; see Engine.likelihoods."""
+        raise self._unsupported("is not a language model")
+
+    @property
+    def ngrams(self) -> "NGram":
+        """The n-gram model that generation steps through."""
+        raise self._unsupported("cannot generate text")
+
+    def coverage(self, texts: "Sequence[str]") -> "np.ndarray | None":
+        """Return the known fraction (n,) of each text; None if every word counts."""
+        return None
+
+    def contributions(self, text: str, direction: "np.ndarray") -> list[tuple[int, int, float]]:
+        """Return (start, end, weight) of the tokens, which sum to (logits − bias) · direction."""
+        raise self._unsupported("is not linear in its features")
+
+    def sparse_features(self, texts: "Sequence[Any]") -> "csr_matrix | None":
+        """Return the sparse features (n, V) of texts; None if `embed` has dense vectors."""
+        return None
+
+    def embed(self, texts: "Sequence[str]") -> "np.ndarray":
+        """Return sentence vectors (n, H)."""
+        raise self._unsupported("has no sentence vectors")
+
+    def states(self, text: str) -> "tuple[np.ndarray, np.ndarray]":
+        """Return a vector for every token (T, H) and its character offsets (T, 2)."""
+        raise UserError("This model reads a text as one bag; it has no vector for each token.")
+
+    def parameters(self) -> int:
+        """Return the number of learned weights."""
+        raise NotImplementedError
+
+    def save(self, folder: "Path") -> None:
+        """Write the model into a folder."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, folder: "Path", settings: "dict[str, Any]") -> "ClassicModel":
+        """Load what `save` wrote, with the settings it was built with."""
+        raise NotImplementedError
+
+    def _unsupported(self, reason: str) -> UserError:
+        return UserError(f"A '{self.kind}' model {reason}.")
 
 
 class Engine:
     """Texts -> scores: what a Predictor calls, neural or classic."""
+
+    model: "Model | None" = None  # of a neural engine
+    runtime: "Runtime | None" = None  # of a neural engine
+    parser: "Predictor | None" = None  # parses plain text for a model that reads trees
+
+    @property
+    def input_kind(self) -> InputKind:
+        """What it reads; a tagger reads words, of plain text too."""
+        return "text"
+
+    @property
+    def note(self) -> str:
+        """A note on its metrics, or ""."""
+        return ""
+
+    @property
+    def has_backward_lm(self) -> bool:
+        """True for a language model that also has a backward direction."""
+        return False
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        raise NotImplementedError
+
+    def predict(self, inputs: "Sequence[str | Example]", parts: bool = False) -> "EngineOutput":
+        """Return the scores of each input; with `parts`, also token weights if there are any."""
+        raise NotImplementedError
+
+    def embed(self, texts: "Sequence[str | Example]") -> "np.ndarray":
+        """Return sentence vectors (n, H)."""
+        raise NotImplementedError
+
+    def states(self, text: "str | Example") -> "tuple[np.ndarray, np.ndarray]":
+        """Return a vector for every token (T, H) and its character offsets (T, 2)."""
+        raise NotImplementedError
+
+    def likelihoods(self, texts: "Iterable[str]", running: bool = False) -> "Iterator[Decoded]":
+        """Yield the ids (T, 1) of each text, their probabilities (T, 1) and character offsets.
+
+        With `running`, the texts are one continuous text, without offsets; otherwise they are
+        independent.
+        """
+        raise UserError("Only a language model has token probabilities.")
+
+    def score_backward(self, texts: "Sequence[str]") -> "list[Decoded]":
+        """Return the ids and probabilities of running text, read from its end."""
+        raise UserError("This model has no backward language model.")
+
+    def score_masked(
+        self, texts: "Iterable[str]", task: "MaskedLM", space: "MLMVocabulary"
+    ) -> "Iterator[MLMStats]":
+        """Yield the masked-LM statistics of each document."""
+        raise UserError("Only a masked language model has statistics of masked tokens.")
+
+    def full_precision(self) -> "AbstractContextManager[None]":
+        """Return a context in which answers do not depend on batching."""
+        return nullcontext()
+
+    def quantise_weights(self, weights: str, where: str) -> None:
+        """Read with quantised weights, if the engine has a pre-trained network."""
+        if weights != "float32":
+            raise UserError(f"{where}: a classic model has no weights to quantise; omit weights.")
+
+    def save(self, folder: "Path") -> None:
+        """Write the engine into a model folder."""
+        raise NotImplementedError

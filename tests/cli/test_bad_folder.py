@@ -226,10 +226,10 @@ FOLDERS = {
         ["golden.jsonl: damaged"],
     ),
     "no tfidf vocabulary": ("tfidf", "vocabulary.json", None, ["vocabulary.json: ", "missing"]),
-    "half a tfidf vocabulary": ("tfidf", "vocabulary.json", half, ["not a whole 'tfidf' model"]),
+    "half a tfidf vocabulary": ("tfidf", "vocabulary.json", half, ["incomplete 'tfidf' model"]),
     "no tfidf weights": ("tfidf", "weights.safetensors", None, ["the file is missing"]),
-    "half the tfidf weights": ("tfidf", "weights.safetensors", half, ["not a whole 'tfidf' model"]),
-    "a broken tfidf header": ("tfidf", "weights.safetensors", flipped, ["not a whole 'tfidf'"]),
+    "half the tfidf weights": ("tfidf", "weights.safetensors", half, ["incomplete 'tfidf' model"]),
+    "a broken tfidf header": ("tfidf", "weights.safetensors", flipped, ["incomplete 'tfidf'"]),
 }
 
 

@@ -282,7 +282,7 @@ def test_files_that_are_not_there(shared, tmp_path):
     says(fails("evaluate", folder / "tfidf", folder / "trian.tsv"), "Did you mean 'train.tsv'?")
     says(fails("predict", folder / "tfidf", folder / "trian.tsv"), "Did you mean 'train.tsv'?")
     says(fails("predict", folder / "tfidd"), "no such model folder", "Did you mean 'tfidf'?")
-    says(fails("predict", folder), "not a model folder: there is no model.json")
+    says(fails("predict", folder), "not a model folder (no model.json)")
     says(fails("predict", folder / "train.tsv"), "not a model folder")
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "config.json").write_text("{}")

@@ -55,7 +55,7 @@ def test_vectors_of_sentences(ours):
     cosines = (wanted * found).sum(1) / np.linalg.norm(wanted, axis=1)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=0, atol=1e-5)
     assert cosines.min() > 0.99999
-    answers = ours.engine.scores(TEXTS)
+    answers = ours.engine.predict(TEXTS)
     assert answers.coverage[1] == answers.coverage[2] == 0.0
     assert answers.coverage[0] == 1.0
     assert 0 < answers.coverage[6] < 1  # 256 tokens, as its own library reads

@@ -5,7 +5,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.explain import Explanation, Word, explain, faithfulness, methods
-from weft.predict import EngineOutput, Predictor
+from weft.predict import Engine, EngineOutput, Predictor
 from weft.run import Splits, train
 from weft.tasks.classify import Classify, ClassSpace
 from weft.text.synthetic.corpora import generate_planted
@@ -13,7 +13,7 @@ from weft.text.synthetic.corpora import generate_planted
 TEXT = "a b c d e f g h i KEY"
 
 
-class Spotter:
+class Spotter(Engine):
     """Sure of 'yes' when KEY is there, undecided otherwise; counts what it is asked."""
 
     parameters = 0
@@ -21,7 +21,7 @@ class Spotter:
     def __init__(self):
         self.asked = 0
 
-    def scores(self, texts, parts=False):
+    def predict(self, texts, parts=False):
         self.asked += len(texts)
         logit = np.array([40.0 if "KEY" in text else 0.0 for text in texts])
         return EngineOutput(np.stack([np.zeros(len(texts)), logit], axis=1), np.ones(len(texts)))

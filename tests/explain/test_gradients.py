@@ -124,7 +124,7 @@ def test_windows_share_what_the_text_is_given(trained, limited):
     assert rows > 1
     f = ends(predictor, [text], [direction])[0] / rows
     assert sum(w.weight for w in found.words) == pytest.approx(f[0] - f[1], rel=1e-3)
-    whole = predictor.engine.scores([text]).scores[0] @ direction
+    whole = predictor.engine.predict([text]).scores[0] @ direction
     assert whole == pytest.approx(f[0], rel=1e-4)
 
 
@@ -158,7 +158,7 @@ def test_a_network_is_explained_from_its_words_on(embedder, pair):
     engine, unknown_id = predictor.engine, predictor.engine.indexer.tokenizer.unknown
     for i, one in enumerate(found):
         direction = make_target(predictor, one.target, one.answer).direction
-        ((_, source),) = engine.batches(predictor.carried(given[i : i + 1]))
+        ((_, source),) = engine.batches(predictor.prepare_inputs(given[i : i + 1]))
         frame = engine.model.traits.frame
         around = torch.isin(source.data, torch.tensor([*frame.before, *frame.after]))
         nothing = replace(source, data=source.data.where(around, torch.tensor(unknown_id)))

@@ -44,7 +44,7 @@ def test_contributions_sum_to_the_scores_less_the_bias(classifier, targets, word
     for direction in np.eye(max(targets) + 1, dtype=np.float32):
         for text in [*TEXTS, "good good film, good?", "nothing known", ""]:
             pieces = part.contributions(text, direction)
-            wanted = (part.scores([text])[0] - part.bias) @ direction
+            wanted = (part.predict([text])[0] - part.bias) @ direction
             assert sum(weight for _, _, weight in pieces) == pytest.approx(
                 wanted, rel=1e-6, abs=1e-5
             )
@@ -54,7 +54,7 @@ def test_both_families_count():
     part = fitted(words=[1, 2], characters=[2, 3])
     direction = np.array([1, -0.5, -0.5], np.float32)
     pieces = part.contributions(TEXTS[1], direction)
-    wanted = (part.scores([TEXTS[1]])[0] - part.bias) @ direction
+    wanted = (part.predict([TEXTS[1]])[0] - part.bias) @ direction
     assert sum(weight for _, _, weight in pieces) == pytest.approx(wanted, rel=1e-6, abs=1e-5)
 
 
@@ -76,7 +76,7 @@ def test_the_deciding_word_of_a_trained_model_is_found(name, trained):
         assert found.text[best.start : best.end] == word
         assert best.weight > 0
         direction = [-1, 1] if found.target == "positive" else [1, -1]
-        wanted = predictor.engine.part.scores([found.text])[0] - predictor.engine.part.bias
+        wanted = predictor.engine.part.predict([found.text])[0] - predictor.engine.part.bias
         assert sum(w.weight for w in found.words) == pytest.approx(wanted @ direction, abs=1e-5)
     # For the other label every word says the opposite.
     (other,) = explain(predictor, texts[:1], target="negative")

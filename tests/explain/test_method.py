@@ -76,7 +76,7 @@ def test_several_labels_are_explained_one_by_one(tmp_path):
     (even,) = explain(predictor, TEXTS[:1], target="even")
     i = predictor.labels.index("even")
     part = predictor.engine.part
-    wanted = part.scores(TEXTS[:1])[0][i] - part.bias[i]
+    wanted = part.predict(TEXTS[:1])[0][i] - part.bias[i]
     assert sum(w.weight for w in even.words) == pytest.approx(wanted, abs=1e-5)
 
 

@@ -17,7 +17,7 @@ def test_a_word_weighs_what_its_removal_costs(name, trained):
         *("the", "film", ",", "with", "bad", "plot", ",", "was", "good")
     ]
     without = ["film, with bad plot, was good", "the film, with plot, was good"]
-    whole, first, bad = predictor.engine.scores([TEXT, *without]).scores @ direction
+    whole, first, bad = predictor.engine.predict([TEXT, *without]).scores @ direction
     assert found.words[0].weight == pytest.approx(whole - first, abs=1e-6)
     assert found.words[4].weight == pytest.approx(whole - bad, abs=1e-6)
 
@@ -28,7 +28,7 @@ def test_words_not_read_do_not_move_up(trained, limited):
     assert found.answer.coverage < 1
     assert [TEXT[w.start : w.end] for w in found.words] == ["the", "film", ",", "with"]
     direction = make_target(predictor, found.target, found.answer).direction
-    whole, less = predictor.engine.scores(["the film, with", "the film,"]).scores @ direction
+    whole, less = predictor.engine.predict(["the film, with", "the film,"]).scores @ direction
     assert found.words[3].weight == pytest.approx(whole - less, abs=1e-6)
     assert predictor([TEXT])[0].scores == pytest.approx(predictor(["the film, with"])[0].scores)
 
@@ -36,7 +36,7 @@ def test_words_not_read_do_not_move_up(trained, limited):
 def test_of_a_long_text_neighbours_go_together(trained, monkeypatch):
     predictor = trained("tfidf")
     asked = []
-    scores = predictor.engine.scores
+    scores = predictor.engine.predict
     monkeypatch.setattr(occlusion, "MAX_REMOVALS", 3)
     monkeypatch.setattr(
         predictor.engine, "scores", lambda t, **k: (asked.append(len(t)), scores(t, **k))[1]

@@ -56,12 +56,12 @@ def test_predict_and_evaluate_take_rounded_weights(tmp_path):
     for verb in ("predict", "evaluate"):
         done = command(verb, tmp_path / "m", tmp_path / "t.tsv", "--int8")
         assert done.status == 2
-        assert "no BERT or GPT reads here, so there are no weights" in done.err
+        assert "this model has no BERT or GPT, so there are no weights" in done.err
 
 
 def test_what_cannot_be_rounded(tmp_path):
     saved(tmp_path / "m", {"kind": "lookup", "width": 6})
-    with pytest.raises(UserError, match="no BERT or GPT reads here, so there are no weights"):
+    with pytest.raises(UserError, match="this model has no BERT or GPT, so there are no weights"):
         weft.load(tmp_path / "m", weights="int8")
     with pytest.raises(UserError, match=r"Unknown choice 'int4' in weights. Did you mean 'int8'\?"):
         weft.load(tmp_path / "m", weights="int4")
@@ -71,5 +71,5 @@ def test_a_classic_model_has_none(tmp_path):
     rows = list(weft.corpus("reviews")["train"])[:40]
     splits = weft.Splits(lambda: iter(rows[9:]), lambda: iter(rows[:9]))
     weft.train(weft.recipe("tfidf"), tmp_path / "run", splits=splits, quiet=True)
-    with pytest.raises(UserError, match="a classic model has no weights to round"):
+    with pytest.raises(UserError, match="a classic model has no weights to quantise"):
         weft.load(tmp_path / "run", weights="int8")

@@ -38,7 +38,7 @@ def test_the_command_line_takes_it(folders):
 
 
 def test_a_folder_that_is_neither_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"not a model folder: there is no model\.json"):
+    with pytest.raises(UserError, match=r"not a model folder \(no model\.json"):
         weft.load(tmp_path)
 
 

@@ -70,7 +70,7 @@ def test_joint_rows_are_read_by_any_encoder(tmp_path):
     config = weft.config.from_sections(sections, "test")
     outcome = run(config, tmp_path, splits=Splits(source(pairs())), quiet=True)
     assert outcome.predictor.config["pair"] == {k[5:]: v for k, v in changes.items()}
-    with pytest.raises(weft.UserError, match="'joint' reads two texts at once"):
+    with pytest.raises(weft.UserError, match="'joint' reads two texts together"):
         outcome.predictor.embed(["a dog"])
     sections["pair"] = {"kind": "joint"}
     bare = weft.config.from_sections(sections, "test")

@@ -183,7 +183,7 @@ def test_a_tree_model_without_a_parser_asks_for_trees(tmp_path):
     file = sentiment(tmp_path / "a.txt", 20)
     out = trained("tree-rnn", file, tmp_path / "run", **{**NODES, "train.epochs": 1})
     with pytest.raises(
-        UserError, match=r"text 2: this model reads trees, and here is none.*data\.parser"
+        UserError, match=r"text 2: this model needs a tree, and the text has none.*data\.parser"
     ):
         out.predictor(["(2 fine)", "It is fine"])
     plain = tmp_path / "b.csv"

@@ -59,7 +59,7 @@ def test_records_with_hidden_values(tmp_path):
         assert "tea" in answer.value
     with pytest.raises(UserError, match=r"text 2: unknown slot 'drink'\. .*Known: food, name"):
         predictor([texts[0], "drink[tea]"])
-    with pytest.raises(UserError, match=r"Text 1 is a record that JSON does not know: .*set"):
+    with pytest.raises(UserError, match=r"Text 1 is a record that JSON cannot hold: .*set"):
         predictor([{"food": {"tea"}}])
     data = Data(text="mr", label="ref")
     assert evaluate(predictor, example_source(data, values["data.train"])()).n == 120

@@ -70,7 +70,7 @@ def test_a_chain_never_gives_what_the_scheme_forbids(tmp_path):
         "tagger-bilstm-crf", columns(tmp_path / "a.conll"), tmp_path / "run", **{"train.epochs": 1}
     )
     predictor = outcome.predictor
-    scored = predictor.engine.scores(
+    scored = predictor.engine.predict(
         ["Rome Lee in in Ada . Fox Fox Rome lives", "Fox", "Lee . Lee"]
     )
     for found in scored.scores:

@@ -11,13 +11,13 @@ class Progress:
 
     share: float
     what: str
-    epoch: int = 0  # that has just ended; 0: none
-    loss: float = math.nan  # mean over that epoch
+    epoch: int = 0  # the epoch that has just ended; 0: none
+    loss: float = math.nan  # the mean of that epoch
 
 
-ProgressCallback = Callable[[Progress], bool]  # whether to go on
+ProgressCallback = Callable[[Progress], bool]  # returns True to continue
 
 
 def no_callback(progress: Progress) -> bool:
-    """Hears nothing and lets it go on."""
+    """Ignore the progress and continue."""
     return True

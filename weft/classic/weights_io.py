@@ -1,4 +1,4 @@
-"""Weights on disk: reading them back, and saying what is wrong with a file that is not whole."""
+"""Read weights from disk, with errors for incomplete files."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,7 +12,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def read(kind: str, path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
-    """The arrays of a weights file, which must be those that are wanted."""
+    """Return the arrays of a weights file, which must be exactly the wanted ones."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -31,7 +31,7 @@ def read(kind: str, path: Path, wanted: Collection[str]) -> dict[str, np.ndarray
 
 
 def damaged_file_error(kind: str, path: Path, reason: str) -> UserError:
-    """The error for a file that is missing, cut, or does not fit the others."""
+    """Return the error for a file that is missing, truncated, or does not match the others."""
     return UserError(
-        f"{path}: not a whole '{kind}' model ({reason}). Copy the model folder again or train anew."
+        f"{path}: incomplete '{kind}' model ({reason}). Copy the model folder again or retrain."
     )

@@ -95,7 +95,7 @@ def evaluate(
             watch=count,
             on_example=None if mistakes is None else _looking(predictor, mistakes),
         )
-    for line in (*filter(None, [getattr(predictor.engine, "note", "")]), *tally.lines()):
+    for line in (*filter(None, [predictor.engine.note]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
     found = measure.compute()
     if not any(figure.n for figure in found.values()):

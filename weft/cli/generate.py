@@ -251,7 +251,7 @@ class _Out:
 
     def _strange(self, prompts: list[str]) -> None:
         """Name words that the model reads as one and the same unknown word, each once."""
-        new = [word for word in self.writer.is_random_next(prompts) if word not in self.named]
+        new = [word for word in self.writer.unknown_words(prompts) if word not in self.named]
         self.named.update(new)
         if new:
             some = ", ".join(f"'{word}'" for word in new[:STRANGE])

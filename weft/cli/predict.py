@@ -184,10 +184,13 @@ def _whole(text: str) -> bool:
 
 def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
     """The same; a very long text, all of which is read and written about, is named before."""
-    engine: Any = predictor.engine
+    from weft.predict.neural import NeuralEngine
+
+    engine = predictor.engine
     all_of_it = (
         predictor.config["task"]["kind"] == "seq2seq"
-        and engine.reads != "vectors"
+        and isinstance(engine, NeuralEngine)
+        and engine.input_kind != "vectors"
         and engine.indexer.limit is None
     )
     for number, one in enumerate(given, 1):

@@ -98,7 +98,7 @@ def checkpoint_kind(pretrained: str) -> str:
 
 def _depends_on_seed(config: Config) -> bool:
     """Return True if the seed changes the model; a linear baseline is always the same."""
-    return "classic" not in config or registry.build("classic", config["classic"]).seeded
+    return "classic" not in config or registry.build("classic", config["classic"]).is_seeded
 
 
 def build_command(

@@ -112,7 +112,7 @@ def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps
             "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
             "and layers to show."
         )
-    (given,) = predictor.carried([requested])
+    (given,) = predictor.prepare_inputs([requested])
     found = _choose_row(engine, given, _answer_offset(predictor, given))
     if found is None:
         return []

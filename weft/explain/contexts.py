@@ -140,7 +140,7 @@ def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     if (
         not isinstance(engine, NeuralEngine)
         or engine.model.traits.is_lm
-        or engine.reads in ("vectors", "trees")
+        or engine.input_kind in ("vectors", "trees")
     ):
         raise UserError(
             "--contexts needs a model that makes a vector of each token: a pre-trained network "

@@ -18,8 +18,10 @@ from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
 from weft.decode.search.state import device_of
 from weft.explain.beams import BeamNode, build_search_tree
+from weft.inference.lm_scoring import lm_head
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
+from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
@@ -68,7 +70,7 @@ class GenerationTrace:
 def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTrace:
     """Trace how a model generates its answer to a text or a feature matrix."""
     engine = _neural(predictor)
-    vectors = engine.reads == "vectors"
+    vectors = engine.input_kind == "vectors"
     example = Example(given) if isinstance(given, str) else given
     text = example.text if vectors else as_input(predictor, example).text
     rows, source = next(engine.batches([example if vectors else text]))
@@ -104,14 +106,13 @@ def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTr
 
 def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     """Trace how a language model scores each token of a text, with its alternatives."""
-    engine: Any = predictor.engine
+    engine = predictor.engine
     (found,) = engine.likelihoods([text])
     ids, probs = found.table[:, 0].tolist(), found.probs[:, 0]
-    model = getattr(engine, "model", None)
     logps, looks = None, None
-    if model is not None and model.head.decoder.causal:
+    if isinstance(engine, NeuralEngine) and not lm_head(engine.model).is_bidirectional:
         with torch.inference_mode():
-            logps, looks = _score_text(model.head, ids, engine.runtime.device)
+            logps, looks = _score_text(engine.model.head, ids, engine.runtime.device)
     vocabulary = _vocabulary(predictor)
     name = _token_namer(vocabulary, vocabulary.size[2])
     tokens = _trace_tokens(ids, probs, logps, name, found.places)
@@ -137,10 +138,11 @@ def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[in
 
 def answer_ids(predictor: Predictor, text: str) -> list[int]:
     """The tokens of the answer to a text as read, with the one that ended it if one did."""
-    found = predictor.engine.scores([text]).scores[0]
-    ended = len(found.probs) > len(found.table)
-    last = _neural(predictor).model.head.last
-    return [*found.table[:, 0].tolist(), *([last] if ended else [])]
+    (answer,) = predictor.engine.predict([text]).scores
+    assert isinstance(answer, Decoded)
+    ended = len(answer.probs) > len(answer.table)
+    head: Any = _neural(predictor).model.head
+    return [*answer.table[:, 0].tolist(), *([head.last] if ended else [])]
 
 
 def has_cross_attention(predictor: Predictor) -> bool:

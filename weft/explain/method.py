@@ -34,7 +34,7 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
 
         return token_methods(predictor)
     if isinstance(engine, ClassicEngine):
-        linear = hasattr(engine.part, "contributions") and not predictor.pairs
+        linear = engine.part.is_linear and not predictor.pairs
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
     from weft.explain.attention import has_token_attention
 
@@ -57,10 +57,7 @@ def unattributed_task(predictor: Predictor) -> str:
 
 def _generation_methods(predictor: Predictor) -> tuple[str, ...]:
     """Words of a source are weighed for the answer, where there is a source and it has words."""
-    if (
-        generation_task(predictor) == "language"
-        or getattr(predictor.engine, "reads", "") == "vectors"
-    ):
+    if generation_task(predictor) == "language" or predictor.engine.input_kind == "vectors":
         return ()
     from weft.explain.generation import has_cross_attention
 
@@ -95,7 +92,8 @@ def explain(
     answers = predictor(texts)
     targets = [make_target(predictor, target, answer) for answer in answers]
     if predictor.pairs:
-        return _explain_pairs(predictor, predictor.carried(texts), answers, targets, method, steps)
+        examples = [one for one in predictor.prepare_inputs(texts) if isinstance(one, Example)]
+        return _explain_pairs(predictor, examples, answers, targets, method, steps)
     plain = [one.text if isinstance(one, Example) else str(one) for one in texts]
     words = _attribute(predictor, plain, targets, method, steps) if plain else []
     return [

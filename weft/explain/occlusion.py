@@ -7,7 +7,8 @@ import numpy as np
 
 from weft.explain.explanation import Target, Word
 from weft.explain.words import keep_words
-from weft.predict.predictor import CHUNK_TEXTS, Engine
+from weft.predict.predictor import CHUNK_TEXTS
+from weft.protocols import Engine
 from weft.text.example import Example
 
 MAX_REMOVALS = (
@@ -57,11 +58,12 @@ def score_distinct(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
     indices = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     # Two texts come as a tuple, and an engine takes them as an Example.
     distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in indices]
-    pieces = [
-        engine.scores(distinct[start : start + CHUNK_TEXTS]).scores
-        for start in range(0, len(distinct), CHUNK_TEXTS)
-    ]
-    return np.concatenate(pieces)[[indices[text] for text in texts]]
+    chunks = []
+    for start in range(0, len(distinct), CHUNK_TEXTS):
+        logits = engine.predict(distinct[start : start + CHUNK_TEXTS]).scores
+        assert isinstance(logits, np.ndarray)
+        chunks.append(logits)
+    return np.concatenate(chunks)[[indices[text] for text in texts]]
 
 
 def _removal_ranges(count: int) -> list[tuple[int, int]]:

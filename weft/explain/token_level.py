@@ -172,10 +172,10 @@ def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None
 def _preprocess(predictor: Predictor, one: str | Example) -> Example:
     """A sentence as the model and the task read it, with the tree that it needs or has."""
     example = Example(one) if isinstance(one, str) else one
-    if getattr(predictor.engine, "reads", "") == "trees" and example.tree is None:
+    if predictor.engine.input_kind == "trees" and example.tree is None:
         if tree := parse_or_text(example.text).tree:
             example = replace(example, text=" ".join(tree.words), tree=tree)
-        parser = getattr(predictor.engine, "parser", None)
+        parser = predictor.engine.parser
         if example.tree is None and parser is not None:
             (example,) = add_parses([example], parser)
     known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))

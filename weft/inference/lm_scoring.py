@@ -5,13 +5,14 @@ B rows   T steps of a row   N tokens of a text   W pieces of a token
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from weft.batch import Padded
 from weft.batch.bucketing import order_batches
+from weft.decode.heads.lm import LanguageModelHead
 from weft.model import Model
 from weft.runtime import Runtime
 
@@ -28,6 +29,12 @@ class ScoringWindow(NamedTuple):
     start: int  # the first token that is scored
     stop: int  # after the last that is scored
     high: int  # after the last in the window
+
+
+def lm_head(model: Model) -> LanguageModelHead:
+    """Return the head of a language model."""
+    assert isinstance(model.head, LanguageModelHead)
+    return model.head
 
 
 def score_texts(
@@ -48,7 +55,7 @@ def score_texts(
     if running:
         yield from _score_running(model, stream, runtime, backward)
         return
-    front: Any = model.head.bos_row
+    front = lm_head(model).bos_row
     while chunk := list(islice(stream, SORTED_TEXTS)):
         texts_with_start = [np.concatenate([front, ids]) for ids in chunk]
         yield from score_windows(model, texts_with_start, runtime, backward=backward)
@@ -66,7 +73,7 @@ def _score_running(
     model: Model, texts: Iterator[np.ndarray], runtime: Runtime, backward: bool
 ) -> Iterator[np.ndarray]:
     """Score block by block; each starts with the end of the previous one as context."""
-    head: Any = model.head
+    head = lm_head(model)
     past = head.bos_row
     while block := _read_block(texts):
         text = np.concatenate([past, *block])
@@ -93,7 +100,7 @@ def score_windows(
     backward: bool = False,
 ) -> list[np.ndarray]:
     """Return the log-probabilities of each text, without the first token and `context` more."""
-    head: Any = model.head
+    head = lm_head(model)
     out = [np.zeros(max(len(ids) - 1 - context, 0), np.float32) for ids in texts]
     rows = [
         row
@@ -114,7 +121,7 @@ def score_windows(
         scored = _scored_mask(batch, inputs)
         with torch.inference_mode(), runtime.autocast():
             source = inputs.to(runtime.device)
-            output = model.head(source, back=True) if backward else model.head(source)
+            output = head(source, back=True) if backward else head(source)
             ids = target.data if target.data.dim() == 2 else target.data[..., 0]  # (B, T)
             log_probs = output.logps(ids.to(runtime.device), scored.to(runtime.device))
         ends = np.cumsum([row.stop - row.start for row in batch])

@@ -3,64 +3,65 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from weft.predict.predictor import EngineOutput
-from weft.protocols import LabelSpace
+from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
+from weft.protocols import ClassicModel, Engine, LabelSpace
 from weft.tasks.annotation import Decoded
-from weft.text.example import Example
+from weft.tasks.language import LMVocabulary
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
 
-class ClassicEngine:
-    """Wraps a classical model as an Engine."""
+class ClassicEngine(Engine):
+    """A classical model as an engine: inputs are truncated, coverage is counted."""
 
     def __init__(
         self,
-        part: Any,
+        part: ClassicModel,
         space: LabelSpace,
         characters: int = DEFAULT_MAX_CHARACTERS,
         policy: Policy = "head",
     ) -> None:
         self.part, self.space = part, space
-        # What answers for words, or foretells them, goes through a text word by word.
-        by_word = getattr(part, "is_structured", False) or getattr(part, "task", "") == "language"
-        self.characters, self.policy = 0 if by_word else characters, policy
-        if hasattr(part, "states"):
-            self.states = part.states
+        # Taggers and language models read a text word by word, whatever its length.
+        self.characters = 0 if part.is_structured or part.is_lm else characters
+        self.policy = policy
 
-    def scores(self, texts: Sequence[str | Example], parts: bool = False) -> EngineOutput:
-        """Return the scores of each text; only taggers give a weight per word."""
-        cut = [
+    def predict(self, inputs: Sequence[EngineInput], parts: bool = False) -> EngineOutput:
+        """Return the scores of each text; only models of words give a weight per word."""
+        truncated = [
             truncate_text(one, self.characters, self.policy, f"text {i}")
-            for i, one in enumerate(texts, 1)
+            for i, one in enumerate(inputs, 1)
         ]
-        texts = [one for one, _ in cut]
-        shares = np.array([share for _, share in cut])
-        covered = np.array([1.0 if _text(one).strip() else 0.0 for one in texts]) * shares
-        read = covered
-        if hasattr(self.part, "coverage") and not getattr(self.part, "pairs", False):
-            covered = self.part.coverage([_text(one) for one in texts]) * shares
-        if getattr(self.part, "task", "") == "language":
-            plain = [_text(one) for one in texts]
-            assert self.space.tokenizer is not None, "a language model has one"
-            covered = self.space.tokenizer.known_fraction(plain)
-            found: Any = list(self.likelihoods(plain))
-        else:
-            found = self.part.scores(texts)
-        if not isinstance(found, list):
-            return EngineOutput(found, covered, read=read)
-        return EngineOutput(found, covered, [_word_weights(one) for one in found], read)
+        inputs = [one for one, _ in truncated]
+        texts, kept = plain_texts(inputs), np.array([fraction for _, fraction in truncated])
+        read = np.array([1.0 if text.strip() else 0.0 for text in texts]) * kept
+        if self.part.is_lm:
+            scored = list(self.likelihoods(texts))
+            coverage = self._vocabulary.tokenizer.known_fraction(texts)
+            return EngineOutput(scored, coverage, [word_weights(one) for one in scored], read)
+        known = None if self.part.pairs else self.part.coverage(texts)
+        coverage = read if known is None else known * kept
+        scores = self.part.predict(inputs)
+        if isinstance(scores, list):
+            return EngineOutput(scores, coverage, [word_weights(one) for one in scores], read)
+        return EngineOutput(scores, coverage, read=read)
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        """Yield the token probabilities of each text, for language models."""
-        return self.part.likelihoods(texts, self.space, running)
+        return self.part.likelihoods(texts, self._vocabulary, running)
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        cut = (truncate_text(one, self.characters, self.policy)[0] for one in texts)
-        return self.part.embed([_text(one) for one in cut])
+    @property
+    def _vocabulary(self) -> LMVocabulary:
+        assert isinstance(self.space, LMVocabulary)
+        return self.space
+
+    def embed(self, texts: Sequence[EngineInput]) -> np.ndarray:
+        truncated = [truncate_text(one, self.characters, self.policy)[0] for one in texts]
+        return self.part.embed(plain_texts(truncated))
+
+    def states(self, text: EngineInput) -> tuple[np.ndarray, np.ndarray]:
+        return self.part.states(text if isinstance(text, str) else text.text)
 
     def save(self, folder: Path) -> None:
         self.part.save(folder)
@@ -71,28 +72,20 @@ class ClassicEngine:
 
 
 def truncate_text(
-    one: str | Example, most: int, policy: Policy, where: str = ""
-) -> tuple[str | Example, float]:
-    """Truncate a text or a pair to so many characters each; return the fraction kept, too."""
-    longest = max(len(_text(one)), len(getattr(one, "other", None) or ""))
-    if not most or longest <= most:
-        return one, 1.0
+    one: EngineInput, max_characters: int, policy: Policy, where: str = ""
+) -> tuple[EngineInput, float]:
+    """Truncate a text, or both texts of a pair; return the kept fraction, too."""
     if isinstance(one, str):
-        text, _, left = shorten_text(one, most, policy, where)
-        return text, 1 - left / len(one)
-    text, _, left = shorten_text(one.text, most, policy, one.where if one.file else where)
+        if not max_characters or len(one) <= max_characters:
+            return one, 1.0
+        text, _, dropped = shorten_text(one, max_characters, policy, where)
+        return text, 1 - dropped / len(one)
+    if not max_characters or max(len(one.text), len(one.other or "")) <= max_characters:
+        return one, 1.0
+    where = one.where if one.file else where
+    text, _, dropped = shorten_text(one.text, max_characters, policy, where)
     other, whole = one.other, len(one.text)
     if other is not None:
-        other, _, more = shorten_text(other, most, policy, one.where if one.file else where)
-        whole, left = whole + len(one.other or ""), left + more
-    return replace(one, text=text, other=other), 1 - left / whole
-
-
-def _text(one: str | Example) -> str:
-    return one if isinstance(one, str) else one.text
-
-
-def _word_weights(found: Decoded) -> tuple[tuple[int, int, float], ...]:
-    """Return the offsets of the words, each with the lowest probability of its tags."""
-    chances = found.probs.min(1).tolist()
-    return tuple((*place, chance) for place, chance in zip(found.places, chances, strict=True))
+        other, _, more = shorten_text(other, max_characters, policy, where)
+        whole, dropped = whole + len(one.other or ""), dropped + more
+    return replace(one, text=text, other=other), 1 - dropped / whole

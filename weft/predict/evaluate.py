@@ -43,16 +43,14 @@ def evaluate(
     rows = 0
     while chunk := list(islice(stream, chunk_size(space))):
         kept, targets = [], []
-        parser = getattr(predictor.engine, "parser", None)
-        for example in preprocess(chunk, task, tally, on_bad_row, parser):
+        for example in preprocess(chunk, task, tally, on_bad_row, predictor.engine.parser):
             if (target := _target(predictor, example, on_bad_row, tally)) is not None:
                 kept.append(example)
                 targets.append(target)
         if kept:
-            whole = getattr(predictor.engine, "reads", "") in ("trees", "vectors")
-            whole = whole or predictor.pairs
+            whole = predictor.pairs or predictor.engine.input_kind in ("trees", "vectors")
             given = [e if whole or e.words or e.fields else e.text for e in kept]
-            scored = predictor.engine.scores(given)
+            scored = predictor.engine.predict(given)
             gold = targets if isinstance(scored.scores, list) else np.array(targets)
             if task.has_references:
                 gold = [task.find_reference(example) for example in kept]
@@ -110,7 +108,7 @@ def _evaluate_lm(
     for scored in task.score_texts(engine, texts(), predictor.space):
         example = waiting.popleft()
         measure.add(task.predict_targets([scored], predictor.space), [task.find_reference(example)])
-        if getattr(engine, "turns", False):
+        if engine.has_backward_lm:
             both.append(example)
             if len(both) == CHUNK_TEXTS:
                 _evaluate_backward(predictor, measure, both)
@@ -138,7 +136,7 @@ def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Exampl
     """Add the scores of the backward language model, and clear the examples."""
     task, engine = predictor.task, predictor.engine
     measure.backward = measure.backward or task.build_metric(predictor.space)
-    found = engine.score_backward([one.text for one in examples])  # type: ignore[attr-defined]
+    found = engine.score_backward([one.text for one in examples])
     gold = [task.find_reference(one) for one in examples]
     measure.backward.add(task.predict_targets(found, predictor.space), gold)
     examples.clear()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from weft import registry
-from weft.decode.cuda_graphs.decode_step import PreparedSearch, max_steps
+from weft.decode.cuda_graphs.decode_step import DecodeGraphs, PreparedSearch, max_steps
 from weft.decode.decoders.packed import pack_if_possible
 from weft.decode.decoders.prompt_continuation import PromptContinuation, SlidingState
 from weft.decode.search.allowed_phrases import AllowedPhrases
@@ -21,6 +21,9 @@ from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
+from weft.inference.lm_scoring import lm_head
+from weft.predict.classic import ClassicEngine
+from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor, load
 from weft.tasks.language import LMVocabulary
 from weft.tasks.target_vocabulary import TargetVocabulary
@@ -113,15 +116,15 @@ class Generator:
 
     def _prepare_continuation(self) -> None:
         """Prepare prompt continuation: the first token and the context limit."""
-        engine: Any = self.engine
-        if hasattr(engine, "part"):
-            ngrams = engine.part.model
+        engine = self.engine
+        if isinstance(engine, ClassicEngine):
+            ngrams = engine.part.ngrams
             self.continuing = PromptContinuation(ngrams)
             self.size = ngrams.size
             # Without lines of its own, a text goes on from a line break.
             self.bos = self.bos if self._is_running_text else ngrams.marks.bos
             return
-        head = engine.model.head
+        head = lm_head(self._neural.model)
         if head.is_bidirectional:
             raise UserError(
                 "This language model reads a word from both of its sides, so it cannot write one "
@@ -145,7 +148,7 @@ class Generator:
 
         With a `file` the prompts are its lines, and are called so where one is wrong.
         """
-        given = self.predictor.carried(prompts, first)
+        given = self.predictor.prepare_inputs(prompts, first)
         texts = [one if isinstance(one, str) else one.text for one in given]
         out: list[list[Generation]] = [[] for _ in given]
         for job in self._make_batches(given, settings, prefix, only, first, file):
@@ -188,7 +191,8 @@ class Generator:
     def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
         """Return the prepared search: with CUDA graphs, unless the context must slide."""
         plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
-        graphs = getattr(getattr(getattr(self.engine, "model", None), "head", None), "graphs", None)
+        head: Any = None if self.engine.model is None else self.engine.model.head
+        graphs: DecodeGraphs | None = None if head is None else head.graphs
         if isinstance(state, SlidingState):
             most = self.continuing.limit or 0
             if state.seen.shape[1] + max_steps(settings, job.rules) > most:
@@ -224,15 +228,16 @@ class Generator:
             yield replace(job, rules=rules)
 
     @property
-    def _device(self) -> Any:
-        runtime = getattr(self.engine, "runtime", None)
-        return "cpu" if runtime is None else runtime.device
+    def _neural(self) -> NeuralEngine:
+        assert isinstance(self.engine, NeuralEngine)
+        return self.engine
 
     def _prompt_batches(
         self, prompts: Sequence[str], names: Sequence[str]
     ) -> Iterator[GenerationBatch]:
         """Yield batches of prompts of equal length, each read up to its last token."""
-        continuing = self.continuing
+        continuing, runtime = self.continuing, self.engine.runtime
+        device = None if runtime is None else runtime.device
         rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.ids(prompts)]
         for name, ids in zip(names, rows, strict=True):
             if continuing.limit is not None and len(ids) > continuing.limit:
@@ -246,7 +251,7 @@ class Generator:
             same = [row for row, ids in enumerate(rows) if len(ids) == length]
             for at in range(0, len(same), MAX_PROMPTS):
                 chosen = same[at : at + MAX_PROMPTS]
-                read = torch.tensor([rows[row] for row in chosen], device=self._device)  # (B, T)
+                read = torch.tensor([rows[row] for row in chosen], device=device)  # (B, T)
                 yield GenerationBatch(
                     chosen, continuing.step, continuing.start(read[:, :-1]), read[:, -1],
                     [rows[row][1:] for row in chosen],
@@ -263,7 +268,7 @@ class Generator:
                     f"{name} is empty, and this model answers a source. Give a text as PROMPT, or "
                     "a file of them with --input (- is standard input)."
                 )
-        engine: Any = self.engine
+        engine = self._neural
         given = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
         for rows, source in engine.batches(given):
             for row in rows:
@@ -328,20 +333,15 @@ class Generator:
         room = [len(forced)] * len(prompts) if forced else ()
         return AllowedPhrases(first, then, size=self.size + beyond, eos=self.eos, forced=room)
 
-    def is_random_next(self, prompts: Sequence[str]) -> list[str]:
+    def unknown_words(self, prompts: Sequence[str]) -> list[str]:
         """Return the words of the prompts that are not in the vocabulary, each once.
 
         A model that copies or reads vectors needs none; records are checked slot by slot.
         """
         task = self.predictor.config["task"]
-        if (
-            task.get("pointer")
-            or task.get("record")
-            or getattr(self.engine, "reads", "") == "vectors"
-        ):
+        if task.get("pointer") or task.get("record") or self.engine.input_kind == "vectors":
             return []
-        engine: Any = self.engine
-        tokenizer = self.tokenizer if self.continues else engine.indexer.tokenizer
+        tokenizer = self.tokenizer if self.continues else self._neural.indexer.tokenizer
         if UNK not in tokenizer.vocabulary:
             return []
         unknown = tokenizer.vocabulary.index(UNK)

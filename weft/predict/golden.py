@@ -1,6 +1,5 @@
 """Golden answers: recorded when a model is saved, replayed when it is loaded."""
 
-import contextlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -92,7 +91,7 @@ def input_json(requested: Any) -> dict[str, str]:
 
 def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
     """Return answers in full precision, even if the engine usually runs in less."""
-    with getattr(predictor.engine, "full_precision", contextlib.nullcontext)():
+    with predictor.engine.full_precision():
         if predictor.task.gives_vectors:
             return predictor.task.golden_answers(predictor.embed(texts))
         return predictor(texts)

@@ -12,9 +12,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from weft.batch import Padded, TokenStore, inference_batches
+from weft.batch import Padded, inference_batches
 from weft.batch.documents import encode_documents
 from weft.batch.indexer import Indexer, Row
+from weft.batch.inference_rows import InferenceRows
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.embed.contextual import Contextual, TransformerEmbedder
 from weft.errors import UserError, unknown_name
@@ -25,21 +26,28 @@ from weft.inference.forward import (
     decode_batches,
     forward_batches,
 )
-from weft.inference.lm_scoring import reverse_text, score_texts
+from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
 from weft.model import EncoderModel, Model, ModelOutput, build_model
 from weft.predict.fill_mask import fill
-from weft.predict.predictor import CHUNK_TEXTS, EngineOutput, Predictor, load
+from weft.predict.output import (
+    EngineInput,
+    EngineOutput,
+    TokenWeight,
+    plain_texts,
+    word_weights,
+)
+from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.protocols import Pair
+from weft.protocols import Engine, InputKind, Pair
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.extractive_qa import PassageWindow, choose_spans
 from weft.tasks.language import LMVocabulary
-from weft.tasks.mlm import EVALUATION_SEED, MLMStats
+from weft.tasks.mlm import EVALUATION_SEED, MaskedLM, MLMStats, MLMVocabulary
 from weft.tasks.tag import join_parts
 from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
@@ -47,26 +55,29 @@ from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 from weft.tokens.word_segmenter import WordSegmenter, save
 
-SEGMENTER_FILE = "cuts.json"  # how plain text is cut into words, where the training file taught it
-# What a saved model may ask of its searches; options of `weft generate` may ask for more.
+SEGMENTER_FILE = "cuts.json"  # the word segmenter, if one was trained
+# Limits on the search settings of a saved model; options of `weft generate` may exceed them.
 MAX_SAVED_SEARCH = {
     "max_length": 10_000,
     "num_beams": 1000,
     "num_return": 1000,
     "num_samples": 1000,
 }
-PARSER_FOLDER = "parser"  # the folder, inside a model's own, of the parser that makes its trees
+PARSER_FOLDER = "parser"  # inside the model folder: the parser of a model that reads trees
 
 
-class NeuralEngine:
+class NeuralEngine(Engine):
     """Texts -> rows -> batches by length -> scores, merged over the windows of long texts."""
+
+    model: Model
+    runtime: Runtime
 
     def __init__(
         self, model: Model, indexer: Indexer, runtime: Runtime, parser: Predictor | None = None
     ):
         self.model, self.indexer, self.runtime = model.to(runtime.device).eval(), indexer, runtime
         enable_decode_graphs(self.model.head, runtime)
-        self.parser = parser  # of plain text, for a model that reads trees
+        self.parser = parser
 
     @property
     def encoder_model(self) -> EncoderModel:
@@ -75,200 +86,199 @@ class NeuralEngine:
             raise UserError("A language model has no encoder.")
         return self.model
 
-    def scores(self, texts: Sequence[str], parts: bool = False) -> EngineOutput:
-        """Return the scores of each text; the windows of a long one count equally."""
-        if self.model.traits.is_lm:
-            return self._score_lm(texts)
-        if self.model.traits.is_mlm:
-            plain = [one if isinstance(one, str) else one.text for one in texts]
-            return EngineOutput(*fill(plain, self.model, self.indexer, self.runtime))
-        if self.model.traits.is_structured and self.model.traits.input_kind == "pairs":
-            return self._score_passages(texts)
-        if self.model.traits.is_structured:
-            return self._score_words(texts)
-        store, rows = self._tokenise(texts, spans=parts)
-        owners = np.array([row.text for row in rows])
-        covered, read = _coverage(rows, len(texts))
-        if (
-            not parts or self.model.traits.input_kind == "pairs"
-        ):  # places in two texts would not tell which
-            found = collect_outputs(self.model, store, self.runtime)
-            return EngineOutput(_average_windows(found, owners, len(texts)), covered, read=read)
-        found = np.empty((0, 0))
-        pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
-        for chosen, reading in forward_batches(self.model, store, self.runtime):
-            out = reading.scores.float().cpu().numpy()
-            if not found.size:
-                found = np.empty((len(rows), out.shape[1]), out.dtype)
-            found[chosen] = out
-            self._collect_weights(rows, chosen, reading, pieces)
-        merged = _average_windows(found, owners, len(texts))
-        return EngineOutput(merged, covered, [tuple(p) for p in pieces], read)
+    def predict(self, inputs: Sequence[EngineInput], parts: bool = False) -> EngineOutput:
+        """Return the scores of each input; the windows of a long text count equally."""
+        traits = self.model.traits
+        if traits.is_lm:
+            return self._score_tokens(inputs)
+        if traits.is_mlm:
+            return self._fill_masks(inputs)
+        pairs = traits.input_kind == "pairs"
+        if traits.is_structured:
+            return self._find_spans(inputs) if pairs else self._decode_rows(inputs)
+        if parts and not pairs:  # offsets in two texts would be ambiguous
+            return self._classify_with_weights(inputs)
+        return self._classify(inputs)
 
-    def _score_passages(self, given: Sequence[Any]) -> EngineOutput:
+    def _classify(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the logits of each text or pair."""
+        rows = self._index(inputs)
+        logits = collect_outputs(self.model, rows, self.runtime)
+        coverage, read = _coverage(rows.rows, len(inputs))
+        return EngineOutput(_average_windows(logits, rows.rows, len(inputs)), coverage, read=read)
+
+    def _classify_with_weights(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the logits of each text, and the weight of each token in its vector."""
+        rows = self._index(inputs, spans=True)
+        logits = np.empty((0, 0))
+        parts: list[list[TokenWeight]] = [[] for _ in inputs]
+        for chosen, output in forward_batches(self.model, rows, self.runtime):
+            values = output.scores.float().cpu().numpy()
+            if not logits.size:
+                logits = np.empty((len(rows), values.shape[1]), values.dtype)
+            logits[chosen] = values
+            for i, weights in zip(chosen, _pool_weights(output), strict=True):
+                parts[rows.rows[i].text] += _weigh_tokens(rows.rows[i], weights)
+        coverage, read = _coverage(rows.rows, len(inputs))
+        merged = _average_windows(logits, rows.rows, len(inputs))
+        return EngineOutput(merged, coverage, [tuple(own) for own in parts], read)
+
+    def _find_spans(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the best answer span of each passage over all its windows."""
-        store, rows = self._tokenise(given)
-        windows = [passage_window(self.model, r, given[r.text].other or "", r.text) for r in rows]
-        found = decode_batches(self.model, store, self.runtime) if rows else []
-        covered, read = _coverage(rows, len(given))
-        return EngineOutput(
-            choose_spans(zip(windows, found, strict=True), len(given)), covered, read=read
-        )
+        rows = self._index(inputs)
+        windows = [
+            passage_window(self.model, row, _second_text(inputs[row.text]), row.text)
+            for row in rows.rows
+        ]
+        scores = decode_batches(self.model, rows, self.runtime) if len(rows) else []
+        coverage, read = _coverage(rows.rows, len(inputs))
+        spans = choose_spans(zip(windows, scores, strict=True), len(inputs))
+        return EngineOutput(spans, coverage, read=read)
 
-    def _score_words(self, given: Sequence[Any]) -> EngineOutput:
-        """Return word-level predictions of each text; the rows of a long one are joined."""
-        store, rows = self._tokenise(given)
-        found: list[list[Decoded]] = [[] for _ in given]
-        for row, (table, chances) in zip(
-            rows, decode_batches(self.model, store, self.runtime) if rows else (), strict=True
+    def _decode_rows(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the labels of the words of each text, or the generated text."""
+        rows = self._index(inputs)
+        decoded: list[list[Decoded]] = [[] for _ in inputs]
+        for row, (table, probs) in zip(
+            rows.rows,
+            decode_batches(self.model, rows, self.runtime) if len(rows) else (),
+            strict=True,
         ):
             if not row.read_fraction:
-                continue  # nothing was read, so there is nothing to say
-            places = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
-            fields = getattr(given[row.text], "fields", ())
-            found[row.text].append(Decoded(table, chances, row.words, places, row.tree, fields))
-        whole = [join_parts(parts) for parts in found]
-        # The probability of a word's answer is that of its least probable column.
-        weights = [
-            tuple((*place, float(c)) for place, c in zip(one.places, one.probs.min(1), strict=True))
-            if one.places and one.tree is None
-            else ()
-            for one in whole
-        ]
-        covered, read = _coverage(rows, len(whole))
-        return EngineOutput(whole, covered, weights, read)
+                continue  # an empty text has no prediction
+            offsets = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
+            source = inputs[row.text]
+            fields = source.fields if isinstance(source, Example) else ()
+            decoded[row.text].append(Decoded(table, probs, row.words, offsets, row.tree, fields))
+        whole = [join_parts(parts) for parts in decoded]
+        weights = [() if one.tree is not None else word_weights(one) for one in whole]
+        coverage, read = _coverage(rows.rows, len(whole))
+        return EngineOutput(whole, coverage, weights, read)
 
-    def _score_lm(self, given: Sequence[str | Example]) -> EngineOutput:
+    def _fill_masks(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the best words for the masks of each text."""
+        return EngineOutput(*fill(plain_texts(inputs), self.model, self.indexer, self.runtime))
+
+    def _score_tokens(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the token probabilities of each text, scored independently."""
-        texts = [one if isinstance(one, str) else one.text for one in given]
-        found = list(self.likelihoods(texts))
+        texts = plain_texts(inputs)
+        scored = list(self.likelihoods(texts))
         weights = [
-            tuple((*place, float(c)) for place, c in zip(one.places, one.probs[:, 0], strict=True))
-            for one in found
+            tuple((*span, float(p)) for span, p in zip(one.places, one.probs[:, 0], strict=True))
+            for one in scored
         ]
-        return EngineOutput(found, self.indexer.tokenizer.known_fraction(texts), weights)
+        return EngineOutput(scored, self.indexer.tokenizer.known_fraction(texts), weights)
 
     @property
-    def turns(self) -> bool:
+    def has_backward_lm(self) -> bool:
         """True for a language model that also has a backward direction."""
-        return self.model.traits.is_lm and bool(self.model.head.has_backward_lm)
+        return self.model.traits.is_lm and lm_head(self.model).has_backward_lm
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        """What a language model makes of each text: see `weft.tasks.language.Listener`."""
         if not self.model.traits.is_lm:
-            raise UserError("Only a language model can say how probable a text is.")
+            raise UserError("Only a language model has token probabilities.")
         space = LMVocabulary(self.indexer.tokenizer, lines=self.model.parts["task"]["lines"])
-        head: Any = self.model.head
+        head = lm_head(self.model)
         stream = iter(texts)
         waiting: deque[tuple[np.ndarray, tuple[CharSpan, ...]]] = deque()
 
-        def read() -> Iterator[np.ndarray]:
+        def tokenise() -> Iterator[np.ndarray]:
             while chunk := list(islice(stream, CHUNK_TEXTS)):
-                bare: list[tuple[np.ndarray, tuple[CharSpan, ...]]]
-                bare = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
-                waiting.extend(bare)
+                ids_and_offsets: list[tuple[np.ndarray, tuple[CharSpan, ...]]]
+                ids_and_offsets = (
+                    [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
+                )
+                waiting.extend(ids_and_offsets)
                 if head.pieces is None:
-                    yield from (ids for ids, _ in bare)
+                    yield from (ids for ids, _ in ids_and_offsets)
                 else:
                     yield from space.with_subtokens(chunk, head.pieces, head.decoder.widest)
 
-        for logps in score_texts(self.model, read(), self.runtime, running):
-            ids, places = waiting.popleft()
-            chances = np.exp(logps.astype(np.float64))[:, None]
-            yield Decoded(ids[:, None], chances, places=places)
+        for log_probs in score_texts(self.model, tokenise(), self.runtime, running):
+            ids, offsets = waiting.popleft()
+            yield Decoded(ids[:, None], _to_probs(log_probs), places=offsets)
 
     def score_backward(self, texts: Sequence[str]) -> list[Decoded]:
         """Return the backward language model's scores of running text.
 
-        The ids of each, and how probable they are, come in the order in which they are read.
+        Ids and probabilities come in reading order, from the end of each text.
         """
+        head = lm_head(self.model)
+        assert head.pieces is not None, "a backward language model spells its tokens"
         space = LMVocabulary(self.indexer.tokenizer, lines=True)
-        head: Any = self.model.head
-        spelled = space.with_subtokens(texts, head.pieces, head.decoder.widest)
-        rows = [reverse_text(tokens) for tokens in spelled[::-1]]
-        heard = score_texts(self.model, rows, self.runtime, running=True, backward=True)
-        found = [
-            Decoded(tokens[:, :1].astype(np.int64), np.exp(logps.astype(np.float64))[:, None])
-            for tokens, logps in zip(rows, heard, strict=True)
+        tokens = space.with_subtokens(texts, head.pieces, head.decoder.widest)
+        rows = [reverse_text(one) for one in tokens[::-1]]
+        scored = score_texts(self.model, rows, self.runtime, running=True, backward=True)
+        decoded = [
+            Decoded(row[:, :1].astype(np.int64), _to_probs(log_probs))
+            for row, log_probs in zip(rows, scored, strict=True)
         ]
-        return found[::-1]
+        return decoded[::-1]
 
-    def score_masked(self, texts: Iterable[str], task: Any, space: Any) -> Iterator[MLMStats]:
+    def score_masked(
+        self, texts: Iterable[str], task: MaskedLM, space: MLMVocabulary
+    ) -> Iterator[MLMStats]:
         """Yield the masked-LM statistics of each document."""
-        found = encode_documents(((text, 0) for text in texts), space.tokenizer, task.whole_words)
+        pairs = ((text, 0) for text in texts)
+        documents = encode_documents(pairs, space.tokenizer, task.whole_words)
         masking = task.masking(space, self.model.traits.frame, phases=False)
-        for row in score_documents(
-            self.model, found, masking, self.runtime, EVALUATION_SEED
-        ).tolist():
+        statistics = score_documents(
+            self.model, documents, masking, self.runtime, EVALUATION_SEED
+        )  # (D, 6)
+        for row in statistics.tolist():
             yield MLMStats(*row)
 
-    def _with_trees(self, texts: Sequence[Any]) -> list[Example]:
-        """Return the texts with trees; empty texts have none."""
-        out = [parse_or_text(one) if isinstance(one, str) else one for one in texts]
-        bare = [i for i, one in enumerate(out) if one.tree is None and one.text.strip()]
-        if bare and self.parser is None:
-            first = out[bare[0]]
-            where = first.where if first.file else f"text {bare[0] + 1}"
-            raise UserError(
-                f"{where}: this model reads trees, and here is none. Give "
-                "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
-                "data.parser=FOLDER, a model of --recipe constituency."
-            )
-        return add_parses(out, self.parser) if self.parser is not None and bare else out
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """(texts, H) the vector each text was pooled into."""
+    def embed(self, texts: Sequence[EngineInput]) -> np.ndarray:
         if not isinstance(self.model, EncoderModel):
             raise UserError("A language model has no vector for a whole text.")
         if self.model.traits.is_structured:
-            raise UserError("A tagger has no vector for a whole text; `states` has one a word.")
+            raise UserError("A tagger has no vector for a whole text; `states` has one per word.")
         pair = self.model.pair
         if pair is not None and any(isinstance(one, str) for one in texts):
-            self._check_single(pair)
+            self._check_text_vectors(pair)
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
-        store, rows = self._tokenise(texts)
-        found = collect_outputs(
-            self.model, store, self.runtime, select=lambda reading: reading.vector
+        rows = self._index(texts)
+        vectors = collect_outputs(
+            self.model, rows, self.runtime, select=lambda output: output.vector
         )
-        return _average_windows(found, np.array([row.text for row in rows]), len(texts))
+        return _average_windows(vectors, rows.rows, len(texts))
 
-    def _check_single(self, pair: Pair) -> None:
+    def _check_text_vectors(self, pair: Pair) -> None:
         """Raise UserError unless the model encodes each text of a pair on its own."""
         if not pair.has_text_vectors:
             kind = self.model.parts["pair"]["kind"]
             raise UserError(
-                f"A model with [pair] kind '{kind}' reads two texts at once, and has no vector for "
-                "one. Give pairs, [(text, other), …]; one of --recipe towers has vectors of texts."
+                f"A model with [pair] kind '{kind}' reads two texts together, so it has no vector "
+                "of one. Give pairs, [(text, other), …], or use --recipe towers."
             )
 
-    def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """(T, H) the encoder's vector for each token, and (T, 2) where it stands in the text."""
+    def states(self, text: EngineInput) -> tuple[np.ndarray, np.ndarray]:
         if not isinstance(self.model, EncoderModel):
-            raise UserError("A language model has no encoder, and so no states to show yet.")
-        store, rows = self._tokenise([text], spans=True)
-        if not rows:
+            raise UserError("A language model has no encoder, so it has no token vectors.")
+        rows = self._index([text], spans=True)
+        if not len(rows):
             return np.zeros((0, self.model.encoder.output_size), np.float32), np.zeros((0, 2), int)
         vectors = [np.zeros((0, 0))] * len(rows)
-        for chosen, reading in forward_batches(self.model, store, self.runtime):
-            for i, states in zip(chosen, reading.states.rows(), strict=True):
-                if len(states) < len(rows[i].ids):
+        for chosen, output in forward_batches(self.model, rows, self.runtime):
+            for i, states in zip(chosen, output.states.rows(), strict=True):
+                row = rows.rows[i]
+                if len(states) < len(row.ids):
                     raise UserError("With a stride above 1 there is no vector for each token.")
-                # A [CLS] in front has a state but no place in the text.
-                own = states.float().cpu().numpy()[-len(rows[i].ids) :]
-                vectors[i] = own if rows[i].parents is None else own[rows[i].ids > 0]
-        spans = [row.spans for row in rows if row.spans is not None]
+                # A leading [CLS] has a state but no offsets.
+                kept = states.float().cpu().numpy()[-len(row.ids) :]
+                vectors[i] = kept if row.parents is None else kept[row.ids > 0]
+        spans = [row.spans for row in rows.rows if row.spans is not None]
         return np.concatenate(vectors), np.concatenate(spans)
 
-    def batches(self, texts: Sequence[Any]) -> Iterator[tuple[list[Row], Padded]]:
+    def batches(self, inputs: Sequence[EngineInput]) -> Iterator[tuple[list[Row], Padded]]:
         """Yield rows with their offsets, and the batch they form."""
-        store, rows = self._tokenise(texts, spans=True)
-        for batch in inference_batches(store, rows=MAX_ROWS, budget=MAX_TOKENS):
-            yield [rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
+        rows = self._index(inputs, spans=True)
+        for batch in inference_batches(rows, rows=MAX_ROWS, budget=MAX_TOKENS):
+            yield [rows.rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
     @contextlib.contextmanager
     def full_precision(self) -> Iterator[None]:
-        """Run in full precision: recorded answers must not depend on batching."""
         usual, self.runtime = self.runtime, replace(self.runtime, half=False)
         read = [e for e in self.model.embedders if isinstance(e, Contextual)]
         numbers = [embedder.weight_dtype for embedder in read]
@@ -286,17 +296,20 @@ class NeuralEngine:
         if weights not in LINEAR_BY_DTYPE:
             raise unknown_name("choice", weights, LINEAR_BY_DTYPE, "weights")
         read = [e for e in self.model.embedders if isinstance(e, TransformerEmbedder)]
-        dtype: WeightDtype = "int8" if weights == "int8" else "float32"
         if weights != "float32" and not read:
             raise UserError(
-                f"{where}: no BERT or GPT reads here, so there are no weights to round. Leave out "
-                "weights; a decoder that writes has generate.weight_dtype."
+                f"{where}: this model has no BERT or GPT, so there are no weights to quantise. "
+                "Omit weights; for a decoder, use generate.weight_dtype."
             )
+        dtype: WeightDtype = "int8" if weights == "int8" else "float32"
         for embedder in read:
             embedder.weight_dtype = dtype
 
     def save(self, folder: Path) -> None:
-        weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
+        weights = {
+            name: tensor.detach().cpu().contiguous()
+            for name, tensor in self.model.state_dict().items()
+        }
         with atomic_write(folder / "weights.safetensors") as part:
             save_file(weights, part)
         self.indexer.tokenizer.save(folder / "tokenizer.json")
@@ -339,62 +352,83 @@ class NeuralEngine:
         return cls(model, index, select_runtime(device), parser)
 
     @property
-    def reads(self) -> str:
-        """The kind of input: "text", "words", "trees", "pairs" or "vectors"."""
+    def input_kind(self) -> InputKind:
         return self.model.traits.input_kind
 
     @property
     def note(self) -> str:
         """Notes on the metrics, and on the layers that the vectors come from."""
         mixes = [embedder.scalar_mix for embedder in self.model.embedder_parts]
-        taken = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
-        return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *taken]))
+        layers = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
+        return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *layers]))
 
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def _tokenise(self, texts: Sequence[Any], spans: bool = False) -> tuple[TokenStore, list[Row]]:
-        reads, rows = self.model.traits.input_kind, []
-        features = self.model.traits.features
-        two = reads == "pairs" and not any(isinstance(one, str) for one in texts)
-        store = TokenStore(
-            self.indexer.subtoken_kinds, trees=reads == "trees", features=features, pairs=two
-        )
-        if reads == "trees":
-            found = self.indexer.tree_rows(self._with_trees(texts))
-        elif reads == "words":
-            found = self.indexer.sentence_rows(texts)
-        elif reads == "vectors":
-            given = [Example(one) if isinstance(one, str) else one for one in texts]
-            found = self.indexer.feature_rows(given, features)
-        else:
-            plain = [one if isinstance(one, str) else one.text for one in texts]
-            others = [one.other or "" for one in texts] if two else ()
-            found = self.indexer.rows(plain, spans=spans, others=others)
-        for row in found:
-            store.append(
-                row.ids, 0, subtokens=row.subtokens, parents=row.parents, second=row.second
+    def _index(self, inputs: Sequence[EngineInput], spans: bool = False) -> InferenceRows:
+        """Return the rows that the model reads; with `spans`, also the offsets of their tokens."""
+        kind = self.model.traits.input_kind
+        if kind == "trees":
+            return InferenceRows(list(self.indexer.tree_rows(self._with_trees(inputs))))
+        if kind == "words":
+            return InferenceRows(list(self.indexer.sentence_rows(inputs)))
+        if kind == "vectors":
+            examples = [Example(one) if isinstance(one, str) else one for one in inputs]
+            return InferenceRows(
+                list(self.indexer.feature_rows(examples, self.model.traits.features))
             )
-            rows.append(row)
-        return store.close(), rows
+        # A bi-encoder can also read one text alone.
+        pairs = kind == "pairs" and not any(isinstance(one, str) for one in inputs)
+        others = [_second_text(one) for one in inputs] if pairs else ()
+        rows = self.indexer.rows(plain_texts(inputs), spans=spans, others=others)
+        return InferenceRows(list(rows), pairs)
 
-    def _collect_weights(
-        self, rows: list[Row], chosen: np.ndarray, reading: ModelOutput, pieces: list[list[Any]]
-    ) -> None:
-        if reading.weights is None:
-            return
-        lengths = reading.states.lengths.tolist()
-        for i, values, length in zip(chosen, reading.weights.tolist(), lengths, strict=True):
-            spans = rows[i].spans
-            assert spans is not None
-            if length < len(spans):
-                continue  # with a stride, a weight belongs to no single token
-            kept = values[length - len(spans) : length]  # without a [CLS] in front
-            pieces[rows[i].text] += [
-                (start, end, weight)
-                for (start, end), weight in zip(spans.tolist(), kept, strict=True)
-            ]
+    def _with_trees(self, inputs: Sequence[EngineInput]) -> list[Example]:
+        """Return the texts with trees; empty texts have none."""
+        examples = [parse_or_text(one) if isinstance(one, str) else one for one in inputs]
+        bare = [i for i, one in enumerate(examples) if one.tree is None and one.text.strip()]
+        if bare and self.parser is None:
+            first = examples[bare[0]]
+            where = first.where if first.file else f"text {bare[0] + 1}"
+            raise UserError(
+                f"{where}: this model needs a tree, and the text has none. Give "
+                "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
+                "data.parser=FOLDER, a model of --recipe constituency."
+            )
+        return add_parses(examples, self.parser) if self.parser is not None and bare else examples
+
+
+def _pool_weights(output: ModelOutput) -> Iterator[list[float] | None]:
+    """Yield the pooling weight of each step of each row; None if the pool has none."""
+    lengths = output.states.lengths.tolist()
+    if output.weights is None:
+        yield from (None for _ in lengths)
+        return
+    for values, length in zip(output.weights.tolist(), lengths, strict=True):
+        yield values[:length]
+
+
+def _weigh_tokens(row: Row, weights: list[float] | None) -> list[TokenWeight]:
+    """Return (start, end, weight) of the tokens of a row."""
+    assert row.spans is not None
+    # With a stride, a weight belongs to no single token.
+    if weights is None or len(weights) < len(row.spans):
+        return []
+    kept = weights[len(weights) - len(row.spans) :]  # without a leading [CLS]
+    return [
+        (start, end, weight) for (start, end), weight in zip(row.spans.tolist(), kept, strict=True)
+    ]
+
+
+def _to_probs(log_probs: np.ndarray) -> np.ndarray:
+    """Return (T,) log-probabilities as (T, 1) probabilities."""
+    probs: np.ndarray = np.exp(log_probs.astype(np.float64))[:, None]
+    return probs
+
+
+def _second_text(one: EngineInput) -> str:
+    return "" if isinstance(one, str) else one.other or ""
 
 
 def _check_search(settings: Mapping[str, Any], path: Path) -> None:
@@ -403,18 +437,16 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
         value = settings.get(name, 0)
         if isinstance(value, int) and value > most:
             raise UserError(
-                f"{path}: generate.{name} is {value:,}; of a saved model, {most:,} at most is read."
+                f"{path}: generate.{name} is {value:,}; a saved model may have at most {most:,}."
             )
 
 
 def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
     """Return the length limits, the truncation policy and the overlap of windows."""
     limit, policy = data.get("max_tokens"), data.get("truncate")
-    # Which older models do not have:
-    overlap, characters = (
-        data.get("overlap", DEFAULT_OVERLAP),
-        data.get("max_characters", DEFAULT_MAX_CHARACTERS),
-    )
+    # Older models lack these two.
+    overlap = data.get("overlap", DEFAULT_OVERLAP)
+    characters = data.get("max_characters", DEFAULT_MAX_CHARACTERS)
     for name, value, hint in (
         ("max_tokens", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
         ("max_characters", characters, int),
@@ -431,11 +463,10 @@ def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, 
 def passage_window(model: Model, row: Row, passage: str, text: int) -> PassageWindow:
     """Return the part of the passage in a row, aligned with the steps of the head."""
     assert row.spans is not None
-    places = row.spans.copy()
-    places[: row.second] = 0
-    return PassageWindow(
-        text, passage, places[row.second :] if model.traits.is_bi_encoder else places
-    )
+    offsets = row.spans.copy()
+    offsets[: row.second] = 0
+    own = offsets[row.second :] if model.traits.is_bi_encoder else offsets
+    return PassageWindow(text, passage, own)
 
 
 def make_indexer(
@@ -447,9 +478,9 @@ def make_indexer(
     overlap: float = DEFAULT_OVERLAP,
     characters: int = DEFAULT_MAX_CHARACTERS,
 ) -> Indexer:
-    """Return the indexer of a model's texts; `limit` 0 means as long as the model can read.
+    """Return the indexer of a model's texts; `limit` 0 stands for the longest the model can read.
 
-    Where nothing limits the tokens, `characters` of a text are read; of running text all are.
+    Without any limit on tokens, `characters` limits a text; running text is read whole.
     """
     limits = [n for n in (limit or None, model.max_positions) if n is not None]
     most, traits = min(limits, default=None), model.traits
@@ -468,10 +499,11 @@ def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
     return covered, read
 
 
-def _average_windows(values: np.ndarray, owners: np.ndarray, count: int) -> np.ndarray:
-    """Average the rows of each text."""
+def _average_windows(values: np.ndarray, rows: Sequence[Row], count: int) -> np.ndarray:
+    """Average the values of the rows of each text."""
     if len(values) == count:
         return values
+    owners = np.array([row.text for row in rows])
     out = np.zeros((count, values.shape[1]))
     np.add.at(out, owners, values)
     return out / np.bincount(owners, minlength=count)[:, None]

@@ -4,10 +4,9 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from weft.predict.golden import (
     input_json,
     replay_golden,
 )
-from weft.protocols import LabelSpace
+from weft.predict.output import EngineInput
+from weft.protocols import ClassicModel, Engine, LabelSpace
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer, AnyTask, build_task
@@ -32,32 +32,9 @@ from weft.tokens.truncate import load_length_limits
 
 FORMAT = 1
 MAX_LABELS_SHOWN = 5  # labels in a repr
-CHUNK_TEXTS = 8192  # texts that are sorted by length together; answers stream out chunk by chunk
-MAX_CHUNK_SCORES = 20_000_000  # of a chunk, at most: with 100,000 labels a chunk is 200 texts
-Input = str | Example | tuple[str, str]  # a text, or two
-
-
-@dataclass(frozen=True)
-class EngineOutput:
-    """The output of an engine for a list of texts, in order."""
-
-    scores: Any  # (texts, C), or of a model that answers at every word a value a text
-    coverage: np.ndarray  # (texts,) fraction of the tokens that were read and told apart
-    parts: Sequence[tuple] = ()  # (start, end, weight) of each token, a tuple a text
-    read: np.ndarray | None = None  # (texts,) fraction of the tokens that were read; None: all
-
-
-class Engine(Protocol):
-    """Texts to scores: a neural or classical model."""
-
-    def scores(self, texts: Sequence[Any], parts: bool = False) -> EngineOutput: ...
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray: ...
-
-    def save(self, folder: Path) -> None: ...
-
-    @property
-    def parameters(self) -> int: ...
+CHUNK_TEXTS = 8192  # texts that are sorted by length and answered together
+MAX_CHUNK_SCORES = 20_000_000  # with 100,000 labels, a chunk is 200 texts
+Input = str | Example | tuple[str, str]  # a text, or a text pair
 
 
 class Predictor:
@@ -81,7 +58,7 @@ class Predictor:
     def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
         """Return an Answer for each text; with `parts`, also token weights if there are any.
 
-        A model of two texts is given pairs: [("A dog runs.", "A dog sleeps.")].
+        A model of text pairs takes pairs: [("A dog runs.", "A dog sleeps.")].
         """
         _check_list(texts)
         return list(self.stream(texts, parts=parts))
@@ -89,24 +66,24 @@ class Predictor:
     def stream(self, texts: Iterable[Input], *, parts: bool = False) -> Iterator[Answer]:
         """Yield answers in order, chunk by chunk, for inputs that do not fit in memory.
 
-        Of an Example the words that its file gives are answered, where the model answers at each.
+        A model that labels words labels the words of an Example, if it has words.
         """
         _check_list(texts)
         stream = iter(texts)
-        before = 0
-        while some := list(islice(stream, chunk_size(self.space))):
-            chunk = self.carried(some, before)
-            given = [
-                self._engine_input(one, f"text {i}") for i, one in enumerate(chunk, before + 1)
+        done = 0
+        while chunk := list(islice(stream, chunk_size(self.space))):
+            examples = self.prepare_inputs(chunk, done)
+            inputs = [
+                self._engine_input(one, f"text {i}") for i, one in enumerate(examples, done + 1)
             ]
-            before += len(chunk)
-            scored = self.engine.scores(given, parts=parts)
-            for i, answer in enumerate(self.task.answers(scored.scores, self.space)):
-                found = scored.parts[i] if scored.parts else answer.parts
-                share = float(scored.coverage[i])
-                seen = _with_text(answer.structure, chunk[i])
+            done += len(examples)
+            output = self.engine.predict(inputs, parts=parts)
+            for i, answer in enumerate(self.task.answers(output.scores, self.space)):
                 yield dataclasses.replace(
-                    answer, parts=tuple(found), coverage=share, structure=seen
+                    answer,
+                    parts=tuple(output.parts[i] if output.parts else answer.parts),
+                    coverage=float(output.coverage[i]),
+                    structure=_with_text(answer.structure, examples[i]),
                 )
 
     @property
@@ -119,40 +96,41 @@ class Predictor:
         """True if its inputs are pairs of texts."""
         return self.task.pairs
 
-    def carried(self, given: Iterable[Any], before: int = 0) -> list[Any]:
-        """Return checked inputs: matrices and pairs as Examples, records as JSON."""
-        own = getattr(self.engine, "reads", "") == "vectors"
-        out = [
-            Example("", vectors=one) if own and isinstance(one, np.ndarray) else one
-            for one in given
-        ]  # fmt: skip
-        if self.task.record:
-            out = [_as_json(one, i) for i, one in enumerate(out, before + 1)]
-        if self.pairs:
-            out = [_as_pair(one, i) for i, one in enumerate(out, before + 1)]
-        _check_texts(out, before)
-        return out
+    def prepare_inputs(self, inputs: Iterable[Any], done: int = 0) -> list[EngineInput]:
+        """Return checked inputs: matrices and pairs as Examples, records as JSON.
 
-    def _engine_input(self, one: str | Example, where: str = "input") -> str | Example:
+        `done` is the number of inputs before these, for messages.
+        """
+        prepared: list[Any] = list(inputs)
+        if self.engine.input_kind == "vectors":
+            prepared = [
+                Example("", vectors=one) if isinstance(one, np.ndarray) else one for one in prepared
+            ]
+        if self.task.record:
+            prepared = [_as_json(one, i) for i, one in enumerate(prepared, done + 1)]
+        if self.pairs:
+            prepared = [_as_pair(one, i) for i, one in enumerate(prepared, done + 1)]
+        _check_texts(prepared, done)
+        return prepared
+
+    def _engine_input(self, one: EngineInput, where: str = "input") -> EngineInput:
         """Return the engine's input: a text, or the words, tree or matrix of a file."""
-        if self.pairs or getattr(self.engine, "reads", "") in ("trees", "vectors"):
+        if self.pairs or self.engine.input_kind in ("trees", "vectors"):
             return one
         if isinstance(one, Example) and is_matrix_file(one.file):
             raise not_text_error(one.file)
         return self.task.model_input(one, self.space, where)
 
     def embed(self, texts: Sequence[Input]) -> np.ndarray:
-        """(texts, H) sentence vectors; of pairs, what a model of two texts makes of both."""
+        """Return sentence vectors (texts, H); of pairs, one vector for both texts."""
         _check_list(texts)
         if self.pairs and any(not isinstance(one, str) for one in texts):
-            return self.engine.embed(self.carried(texts))
+            return self.engine.embed(self.prepare_inputs(texts))
         _check_texts(texts)
         return self.engine.embed([t.text if isinstance(t, Example) else str(t) for t in texts])
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """(T, H) a vector for every token of one text, and (T, 2) its character offsets."""
-        if not hasattr(self.engine, "states"):
-            raise UserError("This model reads a text as one bag; it has no vector for each token.")
+        """Return a vector for every token of one text (T, H), and its character offsets (T, 2)."""
         return self.engine.states(text)
 
     @property
@@ -196,9 +174,9 @@ class Predictor:
 
 def _model_json(folder: str | Path) -> registry.Source:
     """Return a function that names the file of a model's parts."""
-    places = (Path(folder), Path(folder) / "model")
-    own = next((p for p in places if (p / "model.json").is_file()), places[0])
-    return lambda name: str(own / "model.json")
+    paths = (Path(folder), Path(folder) / "model")
+    path = next((p for p in paths if (p / "model.json").is_file()), paths[0])
+    return lambda name: str(path / "model.json")
 
 
 @registry.check_types
@@ -213,8 +191,8 @@ def load(
 ) -> Predictor:
     """Read a model folder and check that it still answers as it did when it was saved.
 
-    With `weights` of "int8", a pre-trained network reads on a processor with rounded weights:
-    faster, and less exactly. Parts from outside Weft are imported only from packages in `trust`.
+    With `weights` of "int8", a pre-trained network runs on a CPU with quantised weights: faster,
+    but less exact. Parts from outside Weft are imported only from packages in `trust`.
     """
     folder = model_folder(Path(folder))
     saved = _read_model_json(folder / "model.json")
@@ -223,30 +201,31 @@ def load(
         task = build_task(config)
     with _naming_errors(folder / "labels.json"):
         space = _load_space(task, folder / "labels.json")
-    if "classic" in config:
-        from weft.predict.classic import ClassicEngine
-
-        with _naming_errors(folder / "model.json"):
-            settings = registry.fill("classic", config["classic"])
-            part: Any = registry.find("classic", settings.pop("kind"))
-            lengths = load_length_limits(config.get("data", {}))
-        if weights != "float32":
-            raise UserError(
-                f"{folder}: a classic model has no weights to round; leave out weights."
-            )
-        with _naming_errors(folder):
-            engine: Engine = ClassicEngine(part.load(folder, settings), space, *lengths)
-    else:
-        from weft.predict.neural import NeuralEngine
-
-        with _naming_errors(folder):
-            engine = NeuralEngine.load(folder, config, outputs=space.size, device=device)
-        engine.quantise_weights(weights, str(folder))
+    engine = _load_engine(folder, config, space, device)
+    engine.quantise_weights(weights, str(folder))
     predictor = Predictor(engine, task, space, config)
     if replay:
         with _naming_errors(folder / GOLDEN):
             replay_golden(predictor, folder / GOLDEN, saved.get("golden"))
     return predictor
+
+
+def _load_engine(folder: Path, config: dict[str, Any], space: LabelSpace, device: str) -> Engine:
+    if "classic" not in config:
+        from weft.predict.neural import NeuralEngine
+
+        with _naming_errors(folder):
+            return NeuralEngine.load(folder, config, outputs=space.size, device=device)
+    from weft.predict.classic import ClassicEngine
+
+    with _naming_errors(folder / "model.json"):
+        settings = registry.fill("classic", config["classic"])
+        part = registry.find("classic", settings.pop("kind"))
+        if not issubclass(part, ClassicModel):
+            raise UserError(f"{part.__name__} does not derive from weft.protocols.ClassicModel.")
+        lengths = load_length_limits(config.get("data", {}))
+    with _naming_errors(folder):
+        return ClassicEngine(part.load(folder, settings), space, *lengths)
 
 
 @contextlib.contextmanager
@@ -262,11 +241,11 @@ def _naming_errors(path: Path) -> Iterator[None]:
     except (OSError, Warning):
         raise
     except MemoryError:
-        raise UserError(f"{path}: there is not enough memory for this model.") from None
+        raise UserError(f"{path}: not enough memory for this model.") from None
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{path}: damaged, or not of one model with the other files "
+            f"{path}: damaged, or from another model than the other files "
             f"({type(error).__name__}: {reason}). Restore the folder or train again."
         ) from error
 
@@ -282,36 +261,36 @@ def _load_space(task: AnyTask, path: Path) -> LabelSpace:
         raise UserError(f"{path}: {error}") from None
 
 
-def _as_pair(given: Any, number: int) -> Example:
-    """Return a pair of texts as an Example; raise UserError for anything else."""
-    if isinstance(given, Example) and given.other is not None:
-        return given
-    if isinstance(given, (tuple, list)) and [type(one) for one in given] == [str, str]:
-        return Example(given[0], other=given[1])
-    where = given.where if isinstance(given, Example) and given.file else f"Text {number}"
+def _as_pair(one: object, number: int) -> Example:
+    """Return a text pair as an Example; raise UserError for anything else."""
+    if isinstance(one, Example) and one.other is not None:
+        return one
+    if isinstance(one, (tuple, list)) and [type(text) for text in one] == [str, str]:
+        return Example(one[0], other=one[1])
+    where = one.where if isinstance(one, Example) and one.file else f"Text {number}"
     raise UserError(
-        f"{where}: this model reads two texts, and here is no second one. In Python, give pairs, "
-        "[(text, other), …]; of a file, name the columns, --text A --text-pair B."
+        f"{where}: this model needs a text pair; the second text is missing. In Python, give "
+        "pairs, [(text, other), …]; for a file, name the columns, --text A --text-pair B."
     )
 
 
 def chunk_size(space: LabelSpace) -> int:
-    """Return how many texts are answered together: fewer where each has very many scores."""
+    """Return how many texts are answered together: fewer if there are very many labels."""
     labels = len(space.entries) or 1
     return max(1, min(CHUNK_TEXTS, MAX_CHUNK_SCORES // labels))
 
 
-def _as_json(given: Any, number: int) -> Any:
-    """Return a record given as a dict as JSON."""
-    if not isinstance(given, Mapping):
-        return given
+def _as_json(one: object, number: int) -> object:
+    """Return a record as JSON if it is a dict."""
+    if not isinstance(one, Mapping):
+        return one
     try:
-        return json.dumps(given, ensure_ascii=False)
+        return json.dumps(one, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise UserError(f"Text {number} is a record that JSON does not know: {error}.") from None
+        raise UserError(f"Text {number} is a record that JSON cannot hold: {error}.") from None
 
 
-def _check_list(texts: str | Iterable[Any]) -> None:
+def _check_list(texts: object) -> None:
     if isinstance(texts, str):
         raise UserError("Call the predictor with a list of texts, not a single string.")
     if not isinstance(texts, Iterable):
@@ -319,17 +298,17 @@ def _check_list(texts: str | Iterable[Any]) -> None:
         raise UserError(f"Call the predictor with a list of texts, not {kind}.")
 
 
-def _check_texts(texts: Sequence[Any], before: int = 0) -> None:
-    for i, text in enumerate(texts, before + 1):
+def _check_texts(texts: Sequence[object], done: int = 0) -> None:
+    for i, text in enumerate(texts, done + 1):
         if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
 
 
-def _with_text(predicted: Annotation | None, given: str | Example) -> Annotation | None:
+def _with_text(predicted: Annotation | None, source: EngineInput) -> Annotation | None:
     """Return the annotation with the text that its offsets refer to."""
     if predicted is None or predicted.text or not predicted.places:
         return predicted
-    return dataclasses.replace(predicted, text=given if isinstance(given, str) else given.text)
+    return dataclasses.replace(predicted, text=source if isinstance(source, str) else source.text)
 
 
 def model_folder(folder: Path) -> Path:
@@ -337,16 +316,16 @@ def model_folder(folder: Path) -> Path:
     if not folder.exists():
         near = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
         raise UserError(f"{folder}: no such model folder.{near_miss(folder.name, near)}")
-    for place in (folder, folder / "model"):
-        if (place / "model.json").is_file():
-            return place
+    for path in (folder, folder / "model"):
+        if (path / "model.json").is_file():
+            return path
     if (folder / "config.json").is_file():
         raise UserError(
-            f"{folder}: not a model folder but, it seems, a checkpoint of the Hugging Face layout. "
-            f"Make a model of it: `weft convert {folder} -o MODEL`."
+            f"{folder}: a checkpoint of the Hugging Face layout, not a model folder. "
+            f"Convert it: `weft convert {folder} -o MODEL`."
         )
     raise UserError(
-        f"{folder}: not a model folder: there is no model.json in it. "
+        f"{folder}: not a model folder (no model.json). "
         "Give the `model` folder of a finished run (`weft train … -o RUN` writes RUN/model)."
     )
 

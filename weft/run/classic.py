@@ -18,9 +18,10 @@ from weft.decode.search import settings
 from weft.errors import UserError
 from weft.machine import require_memory
 from weft.predict.classic import ClassicEngine, truncate_text
+from weft.protocols import ClassicModel
 from weft.run.context import RunContext, TrainingResult
 from weft.run.data import Source, labelled_only
-from weft.tasks.language import LanguageModelling
+from weft.tasks.language import LanguageModelling, LMVocabulary
 from weft.tasks.tag import Tag
 from weft.tasks.task import compute_metrics
 from weft.text.example import Example, SkipCounter
@@ -65,32 +66,33 @@ class ClassicRun:
 
     def fit(self) -> tuple[ClassicEngine, TrainingResult]:
         """Train to the end; return the engine, and how training went."""
-        self.part = registry.build("classic", self.section)
+        self.part: ClassicModel = registry.build("classic", self.section)
         self._check_task()
         truncate_metrics(self.logger.folder / "metrics.jsonl", -1)
         if self.is_language_model:
-            rows, held_out = (
-                self._tokenise(self.splits.train, self.tally),
-                self._tokenise(self.splits.dev),
-            )
-            self.part.fit(rows, held_out, self.space, watch=self._on_progress)
-            return ClassicEngine(self.part, self.space), self.result  # reads all
+            rows = self._tokenise(self.splits.train, self.tally)
+            dev_rows = self._tokenise(self.splits.dev)
+            self.part.fit_ids(rows, dev_rows, self._vocabulary, watch=self._on_progress)
+            return ClassicEngine(self.part, self.space), self.result
         self.tally.enabled = True
         texts, targets = self._load_split(self.splits.train, self.tally, "train")
         self.tally.enabled = False
         if not texts:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
-        if hasattr(self.part, "choose_features"):
-            self.logger.info(self.part.choose_features(texts, self.space))
-        more: dict[str, Any] = {}
-        if getattr(self.part, "tunes", False):
-            more = {"dev": self.dev if self.dev[0] else None, "metric": self.settings.metric}
+        if line := self.part.choose_features(texts, self.space):
+            self.logger.info(line)
         self.part.fit(
-            texts, targets, self.task, self.space, seed=self.settings.seed, watch=self._on_progress,
-            **more,
-        )  # fmt: skip
-        for line in getattr(self.part, "remarks", ()):
+            texts,
+            targets,
+            self.task,
+            self.space,
+            self.settings.seed,
+            self._on_progress,
+            dev=self.dev if self.part.tunes_on_dev and self.dev[0] else None,
+            metric=self.settings.metric,
+        )
+        for line in self.part.remarks:
             self.logger.info(line)
         data = self.data
         engine = ClassicEngine(self.part, self.space, data.max_characters, data.truncate)
@@ -111,16 +113,21 @@ class ClassicRun:
         """True if the task has two input texts."""
         return self.task.pairs
 
+    @property
+    def _vocabulary(self) -> LMVocabulary:
+        assert isinstance(self.space, LMVocabulary)
+        return self.space
+
     def _check_task(self) -> None:
         kind = self.section["kind"]
-        if self.is_language_model != (getattr(self.part, "task", "") == "language"):
+        if self.is_language_model != self.part.is_lm:
             raise UserError(
                 f"classic '{kind}' is not a language model, which the task 'language' needs. "
                 "Use --recipe kneser-ney or ngram."
                 if self.is_language_model
                 else f"classic '{kind}' is a language model. Set task.kind to 'language'."
             )
-        if self.pairs != getattr(self.part, "pairs", False):
+        if self.pairs != self.part.pairs:
             raise UserError(
                 f"classic '{kind}' reads one text, and this task is about two. Use --recipe "
                 "tfidf-pair."
@@ -128,9 +135,9 @@ class ClassicRun:
                 else f"classic '{kind}' reads two texts. Set task.kind to 'pair-classify' or "
                 "'pair-score'."
             )
-        if getattr(self.part, "is_structured", False) and not isinstance(self.task, Tag):
+        if self.part.is_structured and not isinstance(self.task, Tag):
             raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
-        if self.is_structured and not getattr(self.part, "is_structured", False):
+        if self.is_structured and not self.part.is_structured:
             raise UserError(
                 f"classic '{kind}' answers about whole texts, and this task asks about their "
                 "words. For tags, use --recipe crf."
@@ -179,8 +186,7 @@ class ClassicRun:
             tally.enabled = True
         examples = source() if source is not None else iter(())
         texts = (example.text for example in self.logger.reading(examples, "reading"))
-        tokenizer = self.space.tokenizer
-        assert tokenizer is not None, "a language model has one"
+        tokenizer = self._vocabulary.tokenizer
         while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
             yield from tokenizer.ids(chunk)
         if tally is not None:
@@ -218,7 +224,7 @@ class ClassicRun:
         texts, targets = self.dev
         if not texts:
             return {}
-        return compute_metrics(self.task, self.space, self.part.scores(texts), targets)
+        return compute_metrics(self.task, self.space, self.part.predict(texts), targets)
 
     def _is_over_time(self, epoch: int) -> bool:
         minutes = self.settings.minutes

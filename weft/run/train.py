@@ -25,10 +25,10 @@ from weft.config import Config
 from weft.errors import UserError, unknown_name
 from weft.metrics import MetricValue
 from weft.predict.evaluate import evaluate
-from weft.predict.predictor import CHUNK_TEXTS, Engine, Predictor, load
+from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import preprocess
 from weft.progress import with_progress
-from weft.protocols import LabelSpace, ReadMode
+from weft.protocols import Engine, LabelSpace, ReadMode
 from weft.run.context import EvalCallback, RunContext
 from weft.run.data import (
     Data,
@@ -265,7 +265,7 @@ def _evaluate_and_save(
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
         logger.info(f"{name} {words} on {main.n}")
         logger.event(name, **{k: f.value for k, f in found[name].items()})
-    message = (splits.note(), training["rising"], getattr(predictor.engine, "note", ""))
+    message = (splits.note(), training["rising"], predictor.engine.note)
     notes = [*filter(None, message), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
@@ -282,10 +282,10 @@ def _evaluate_and_save(
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
     }
-    reads = "pairs" if predictor.pairs else getattr(predictor.engine, "reads", "")
+    input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
     texts = (
-        _golden_input(example, reads) if text is None else text
+        _golden_input(example, input_kind) if text is None else text
         for example in chain(dev, splits.train())
         for text in (predictor.task.golden_input(example),)
     )
@@ -295,13 +295,13 @@ def _evaluate_and_save(
     return RunResult(predictor, found, record)
 
 
-def _golden_input(example: Example, reads: str) -> str | tuple[str, str]:
+def _golden_input(example: Example, input_kind: str) -> str | tuple[str, str]:
     """Return an example as an input that does not depend on its file."""
-    if reads == "pairs":
+    if input_kind == "pairs":
         return example.text, example.other or ""
-    if reads == "trees" and example.tree:
+    if input_kind == "trees" and example.tree:
         return trees.format(example.tree)
-    if reads == "vectors":
+    if input_kind == "vectors":
         return features.format_matrix(features.load_matrix(example))
     if example.fields:
         return json.dumps(dict(example.fields), ensure_ascii=False)
@@ -365,7 +365,7 @@ def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
                 targets.append(task.find_reference(example) if task.has_references else target)
                 kept.append(example if predictor.pairs else example.text)
         if kept:
-            scores.append(predictor.engine.scores(kept).scores)
+            scores.append(predictor.engine.predict(kept).scores)
     if not scores:
         return
     if isinstance(scores[0], list):

@@ -228,7 +228,7 @@ def test_the_library_is_missing(monkeypatch):
 def test_files_that_are_not_whole(tmp_path):
     from safetensors.numpy import load_file, save_file
 
-    with pytest.raises(UserError, match=r"not a whole 'crf' model \(the file is missing"):
+    with pytest.raises(UserError, match=r"incomplete 'crf' model \(the file is missing"):
         LinearCRF.load(tmp_path, {})
     model = hand(TAGS, RANDOM)
     model.save(tmp_path)
@@ -243,5 +243,5 @@ def test_files_that_are_not_whole(tmp_path):
     }
     for name, array in damages.items():
         save_file({**whole, name.strip(): array}, tmp_path / "weights.safetensors")
-        with pytest.raises(UserError, match="not a whole 'crf' model"):
+        with pytest.raises(UserError, match="incomplete 'crf' model"):
             LinearCRF.load(tmp_path, {})

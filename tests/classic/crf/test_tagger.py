@@ -12,7 +12,7 @@ import weft
 from tests.fixtures.tagged_files import columns, conllu
 from weft.classic.crf.features import features
 from weft.classic.crf.model import LinearCRF
-from weft.classic.crf.tagger import MOST, Tagger, _chosen
+from weft.classic.crf.tagger import MAX_COLUMN_VALUES, Tagger, _choose_columns
 from weft.config import recipe
 from weft.errors import UserError
 from weft.predict.evaluate import evaluate
@@ -63,7 +63,7 @@ def test_spans_keep_to_the_scheme(tmp_path):
     found = [(span["label"], span["start"], span["end"], span["text"]) for span in answer.value]
     assert found == [("PER", 0, 6, "Bo Lee"), ("LOC", 16, 20, "Rome")]
     hasty = trained(tmp_path / "a.conll", tmp_path / "hasty", **{"classic.iterations": 1}).predictor
-    for one in hasty.engine.scores(["Rome Lee in in Ada . Fox Fox", "Fox", "Lee . Lee"]).scores:
+    for one in hasty.engine.predict(["Rome Lee in in Ada . Fox Fox", "Fox", "Lee . Lee"]).scores:
         tags = [hasty.space.name(0, int(number)) for number in one.table[:, 0]]
         assert find_fault(tags, hasty.space.scheme) is None
 
@@ -106,12 +106,12 @@ def test_named_columns_are_features_and_are_found_where_they_are_missing(tmp_pat
     assert words.figures["dev"]["f1"].value < 0.9
     # Where the file has the column it is believed; in plain text its own chain says what it is.
     (example, *_) = read(tmp_path / "a.conll")
-    (plain,) = part.scores([example.text])
+    (plain,) = part.predict([example.text])
     tags = part.before[0].predict([features([(word,) for word in example.words])])[0]
     believed = _example(example, tags, kept)
-    np.testing.assert_array_equal(plain.table, part.scores([believed])[0].table)
+    np.testing.assert_array_equal(plain.table, part.predict([believed])[0].table)
     given = _example(example, ["NN"] * 5, kept)
-    (told,) = part.scores([given])
+    (told,) = part.predict([given])
     space = outcome.predictor.space
     assert {space.name(0, int(number))[1:] for number in told.table[:, 0]} == {"-NP"}
 
@@ -140,20 +140,20 @@ def sentence(**more):
 
 def test_every_other_column_means_those_with_few_values():
     many = [sentence(**{"1": (f"v{i}", "w"), "2": ("p", "q"), "3": ("X", "Y")}) for i in range(200)]
-    assert len({e.label.columns["1"][0] for e in many}) > MOST
+    assert len({e.label.columns["1"][0] for e in many}) > MAX_COLUMN_VALUES
     space = Tag().space(many)
-    assert _chosen(["*"], many, space) == ("2",)
-    assert _chosen(["1", "*"], many, space) == ("1", "2")
-    assert _chosen([], many, space) == ()
+    assert _choose_columns(["*"], many, space) == ("2",)
+    assert _choose_columns(["1", "*"], many, space) == ("1", "2")
+    assert _choose_columns([], many, space) == ()
     treebank = [
         Example("a", WordAnnotations({"upos": ("X",), "xpos": ("Y",)}, "upos"), words=("a",))
     ]
-    assert _chosen(["*"], treebank, Tag().space(treebank)) == ()
+    assert _choose_columns(["*"], treebank, Tag().space(treebank)) == ()
 
 
 def test_messages(tmp_path):
     file = conllu(tmp_path / "a.conllu")
-    with pytest.raises(UserError, match=r"'upos' is what should be found.*classic.columns"):
+    with pytest.raises(UserError, match=r"'upos' is the target.*classic.columns"):
         trained(file, tmp_path / "a", **{"classic.columns": ["upos"]})
     with pytest.raises(UserError, match=r"column 'xpso'.*'xpos'"):
         trained(file, tmp_path / "b", **{"classic.columns": ["xpso"]})
@@ -180,7 +180,7 @@ def test_damaged_model_folder_raises_user_error(tmp_path):
     settings = {"kind": "crf", "iterations": 30}
     model = tmp_path / "run" / "model"
     for name, content, told in (
-        ("columns.json", "{", "columns.json: not a whole 'crf' model"),
+        ("columns.json", "{", "columns.json: incomplete 'crf' model"),
         ("columns.json", json.dumps({"features": [], "tags": [[0, 1]]}), "does not match"),
         ("columns.json", None, "missing"),
         ("tags-0.safetensors", None, "tags-0.safetensors.*missing"),

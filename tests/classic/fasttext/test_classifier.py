@@ -203,14 +203,14 @@ def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, text) -> Non
 def test_scores_are_the_linear_layer_over_the_mean_row() -> None:
     model = fitted(width=17)  # more than one cache line
     texts = [*corpus(13, seed=5), "", "never seen"]
-    for text, scores, vector in zip(texts, model.scores(texts), model.embed(texts), strict=True):
+    for text, scores, vector in zip(texts, model.predict(texts), model.embed(texts), strict=True):
         rows = model.reading.rows([text]).rows
         mean = model.table[rows, :17].sum(0) / max(len(rows), 1)
         np.testing.assert_allclose(vector, mean, atol=1e-6)
         np.testing.assert_allclose(scores, mean @ model.outputs + model.bias, atol=1e-5)
         if not len(rows):
             np.testing.assert_array_equal(scores, model.bias)
-    assert model.scores([]).shape == (0, 3)
+    assert model.predict([]).shape == (0, 3)
     assert model.embed([]).shape == (0, 17)
 
 
@@ -220,7 +220,7 @@ def test_contributions_sum_to_the_scores_less_the_bias(order, longest) -> None:
     model = fitted(order=order, max_n=longest, min_n=2)
     for direction in np.eye(3, dtype=np.float32):
         for text in [*corpus(7, seed=5), "İ not good, İ like it", "unknown", ""]:
-            wanted = (model.scores([text])[0] - model.bias) @ direction
+            wanted = (model.predict([text])[0] - model.bias) @ direction
             pieces = model.contributions(text, direction)
             assert sum(weight for *_, weight in pieces) == pytest.approx(wanted, abs=1e-5)
             assert {text[start:end].lower() for start, end, _ in pieces} <= {
@@ -243,7 +243,7 @@ def test_training_texts_are_learned() -> None:
     texts = ["good film", "bad film", "not good", "not bad", "?", "!"]
     wanted = np.array([1, 0, 0, 1, 0, 1])
     model = fitted(space=ClassSpace(("no", "yes")), wanted=wanted, texts=texts, epochs=60)
-    np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
+    np.testing.assert_array_equal(model.predict(texts).argmax(1), wanted)
     assert model.parameters() == len(model.reading) * 5 + 5 * 2 + 2
 
 
@@ -251,7 +251,7 @@ def test_several_labels_are_yes_or_no_each() -> None:
     texts = corpus()
     wanted = np.array([["good" in t, "bad" in t, True, False] for t in texts], np.float32)
     model = fitted(Classify(multi_label=True), ClassSpace(tuple("abcd")), wanted, texts, epochs=40)
-    right = (model.scores(texts) > 0) == (wanted > 0)
+    right = (model.predict(texts) > 0) == (wanted > 0)
     assert right.mean() > 0.97
 
 
@@ -261,14 +261,14 @@ def test_a_number_is_learned() -> None:
     wanted = np.array([t.count("good") - t.count("bad") for t in texts]) / words
     wanted = (wanted - wanted.mean()) / wanted.std()
     model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, texts, epochs=60)
-    scores = model.scores(texts)
+    scores = model.predict(texts)
     assert scores.shape == (201, 1)
     assert np.corrcoef(scores[:, 0], wanted)[0, 1] > 0.95
 
 
 def test_a_class_without_training_texts_is_never_given() -> None:
     model = fitted(space=ClassSpace(tuple("abcd")), wanted=targets(size=3) + 1)
-    assert Classify().probabilities(model.scores(corpus()))[:, 0].max() < 1e-30
+    assert Classify().probabilities(model.predict(corpus()))[:, 0].max() < 1e-30
 
 
 @pytest.mark.parametrize("half", ["", " \ud83d"])  # half a surrogate pair
@@ -278,7 +278,7 @@ def test_saved_and_loaded_gives_the_same_bits(tmp_path: Path, half: str) -> None
     model.save(tmp_path)
     again = FastText.load(tmp_path, {"kind": "fasttext", **options})
     new = [*corpus(13, seed=5), "", half]
-    np.testing.assert_array_equal(model.scores(new), again.scores(new))
+    np.testing.assert_array_equal(model.predict(new), again.predict(new))
     np.testing.assert_array_equal(model.embed(new), again.embed(new))
     assert again.parameters() == model.parameters()
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
@@ -294,26 +294,26 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_another_model() -> N
 
 def test_threads_that_share_learn_the_same(monkeypatch) -> None:
     """Copies of frequent rows, and merges: near what one thread finds."""
-    monkeypatch.setattr(module, "STEP", 23)
-    monkeypatch.setattr(module, "NEAR", 5)
+    monkeypatch.setattr(module, "ROWS_PER_STEP", 23)
+    monkeypatch.setattr(module, "PRIVATE_ROWS", 5)
     texts = corpus(307)
     wanted = np.array([2 * ("good" in text) + ("bad" in text) for text in texts]) % 3
     alone = fitted(wanted=wanted, texts=texts, epochs=30)
     shared = fitted(wanted=wanted, texts=texts, epochs=30, threads=3)
-    assert (alone.scores(texts).argmax(1) == wanted).mean() > 0.97
-    assert (shared.scores(texts).argmax(1) == wanted).mean() > 0.97
+    assert (alone.predict(texts).argmax(1) == wanted).mean() > 0.97
+    assert (shared.predict(texts).argmax(1) == wanted).mean() > 0.97
     assert np.abs(shared.table[:5] - alone.table[:5]).max() < np.abs(alone.table[:5]).max()
     assert (shared.table[:5] != 0).any()
 
 
 def test_a_text_scores_the_same_alone_in_company_and_by_many_threads(monkeypatch) -> None:
     model = fitted()
-    together = model.scores(corpus())
-    alone = np.concatenate([model.scores([text]) for text in corpus()])
+    together = model.predict(corpus())
+    alone = np.concatenate([model.predict([text]) for text in corpus()])
     np.testing.assert_array_equal(together, alone)
     monkeypatch.setattr(readings, "CHUNK_TEXTS", 29)
     monkeypatch.setattr(readings, "available_cpus", lambda: 3)
-    np.testing.assert_array_equal(together, model.scores(corpus()))
+    np.testing.assert_array_equal(together, model.predict(corpus()))
     again = fitted()
     np.testing.assert_array_equal(again.table, model.table)
 
@@ -335,7 +335,7 @@ def test_training_reports_progress_and_can_be_stopped() -> None:
 def test_an_interruption_ends_all_threads(monkeypatch) -> None:
     from weft.classic.fasttext import kernels
 
-    monkeypatch.setattr(module, "STEP", 3)
+    monkeypatch.setattr(module, "ROWS_PER_STEP", 3)
     calls = []
 
     def interrupted(*given):
@@ -357,7 +357,7 @@ def test_predicting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None
         "import sys; from pathlib import Path; "
         "from weft.classic.fasttext.classifier import FastText;"
         f"model = FastText.load(Path({str(tmp_path)!r}), {{'width': 5, 'buckets': 1009}});"
-        "model.scores(['good film']); assert not {'sklearn', 'torch'} & set(sys.modules)"
+        "model.predict(['good film']); assert not {'sklearn', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -372,8 +372,8 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
     else:
         path.write_bytes({"cut": whole[:-7], "empty": b"", "garbage": b"\xff" * 50}[damage])
     found = complaint(lambda: FastText.load(tmp_path, {"width": 5, "buckets": 1009}))
-    assert found.startswith(f"{path}: not a whole 'fasttext' model (")
-    assert found.endswith("Copy the model folder again or train anew.")
+    assert found.startswith(f"{path}: incomplete 'fasttext' model (")
+    assert found.endswith("Copy the model folder again or retrain.")
     assert ("the file is missing" in found) == (damage == "missing")
 
 

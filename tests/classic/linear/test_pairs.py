@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.classic.linear.pairs import STEPS, PairTfIdf
+from weft.classic.linear.pairs import OVERLAP_STEPS, PairTfIdf
 from weft.errors import UserError
 from weft.registry import build
 from weft.tasks.pair import PairClassify
@@ -31,15 +31,15 @@ def test_overlaps_are_staircases():
     heights = {name: sum(s.rstrip("0123456789") == name for s in steps) - 1
                for name in ("words", "inside", "covered", "runs", "longer", "shorter")}  # fmt: skip
     assert heights == {
-        "words": round(STEPS * 2 / 6),
-        "inside": round(STEPS * 2 / 3),
-        "covered": round(STEPS * 2 / 5),
-        "runs": round(STEPS * 1 / 5),
+        "words": round(OVERLAP_STEPS * 2 / 6),
+        "inside": round(OVERLAP_STEPS * 2 / 3),
+        "covered": round(OVERLAP_STEPS * 2 / 5),
+        "runs": round(OVERLAP_STEPS * 1 / 5),
         "longer": 0,
-        "shorter": round(STEPS * 2 / 5),
+        "shorter": round(OVERLAP_STEPS * 2 / 5),
     }
     same = views(Example("a b", other="a b"))["overlap"].split()
-    assert sum(s.startswith("words") for s in same) == STEPS + 1
+    assert sum(s.startswith("words") for s in same) == OVERLAP_STEPS + 1
     assert views(Example("", other=""))["overlap"]
 
 
@@ -55,11 +55,11 @@ def test_overlap_decides_where_words_cannot(tmp_path):
     space = task.space(rows)
     targets = np.array([task.target(row, space) for row in rows])
     model.fit(rows[:61], targets[:61], task, space)
-    scores = model.scores(rows[61:])
+    scores = model.predict(rows[61:])
     assert (scores.argmax(1) == targets[61:]).mean() > 0.9
     model.save(tmp_path)
     again = PairTfIdf.load(tmp_path, {"kind": "tfidf-pair", "C": 3.0})
-    np.testing.assert_array_equal(again.scores(rows[61:]), scores)
+    np.testing.assert_array_equal(again.predict(rows[61:]), scores)
 
 
 def test_words_are_needed():

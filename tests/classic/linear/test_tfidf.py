@@ -96,7 +96,7 @@ def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
 
 
 def test_no_more_weights_than_memory_allows(monkeypatch) -> None:
-    monkeypatch.setattr("weft.classic.linear.tfidf.LARGEST", 60)
+    monkeypatch.setattr("weft.classic.linear.tfidf.MAX_WEIGHTS", 60)
     for size, kept in ((3, 20), (2, 60)):  # two classes share one column of weights
         model = TfIdf(characters=[], C=10.0)
         model.fit(corpus(), targets(size=size), Classify(), ClassSpace(tuple("abc"[:size])))
@@ -119,7 +119,7 @@ def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> N
     model = fitted(Classify(), space, wanted, classifier=classifier, C=3.0)
     rows = reference("words", (1, 2), sublinear_tf=True, dtype=np.float32).fit_transform(corpus())
     theirs = make().fit(rows, wanted)
-    scores = model.scores(corpus())
+    scores = model.predict(corpus())
     assert scores.shape == (61, size)
     np.testing.assert_array_equal(scores.argmax(1), theirs.predict(rows))
     if classifier == "svm":
@@ -136,12 +136,12 @@ def test_several_labels_are_one_model_each(classifier: str) -> None:
     one = targets(size=3)
     wanted = np.stack([one == 0, one < 2, np.ones(61), np.zeros(61)], axis=1).astype(np.float32)
     task, space = Classify(multi_label=True), ClassSpace(tuple("abcd"))
-    scores = fitted(task, space, wanted, classifier=classifier).scores(corpus())
+    scores = fitted(task, space, wanted, classifier=classifier).predict(corpus())
     assert scores.shape == (61, 4)
     assert (scores[:, 2] > 50).all()
     assert (scores[:, 3] < -50).all()
     single = fitted(Classify(), ClassSpace(("no", "yes")), wanted[:, 1], classifier=classifier)
-    alone = single.scores(corpus())
+    alone = single.predict(corpus())
     np.testing.assert_allclose(scores[:, 1], alone[:, 1], atol=1e-5)
 
 
@@ -150,15 +150,15 @@ def test_a_number_is_ridge_regression() -> None:
     model = fitted(Regress(), LabelScale(0.0, 1.0), wanted, C=2.0)
     rows = reference("words", (1, 2), sublinear_tf=True).fit_transform(corpus())
     theirs = Ridge(alpha=0.5).fit(rows, wanted).predict(rows)
-    np.testing.assert_allclose(model.scores(corpus()), theirs[:, None], atol=1e-3)
+    np.testing.assert_allclose(model.predict(corpus()), theirs[:, None], atol=1e-3)
 
 
 def test_a_class_without_training_texts_is_never_given() -> None:
     space = ClassSpace(tuple("abcd"))
     model = fitted(Classify(), space, targets(size=3) + 1)
-    assert Classify().probabilities(model.scores(corpus()))[:, 0].max() < 1e-30
+    assert Classify().probabilities(model.predict(corpus()))[:, 0].max() < 1e-30
     two = fitted(Classify(), space, targets(size=2) * 3)
-    assert set(two.scores(corpus()).argmax(1)) == {0, 3}
+    assert set(two.predict(corpus()).argmax(1)) == {0, 3}
 
 
 def test_the_best_score_learns_the_training_texts() -> None:
@@ -166,7 +166,7 @@ def test_the_best_score_learns_the_training_texts() -> None:
     wanted = np.array([1, 0, 0, 1, 0, 1])
     model = build("classic", {"kind": "tfidf", "characters": [], "C": 1000.0})
     model.fit(texts, wanted, Classify(), ClassSpace(("no", "yes")), seed=0)
-    np.testing.assert_array_equal(model.scores(texts).argmax(1), wanted)
+    np.testing.assert_array_equal(model.predict(texts).argmax(1), wanted)
     assert model.parameters() == len(model.families["words"].index) + 2
 
 
@@ -191,8 +191,8 @@ def test_saved_and_loaded_gives_the_same_bits(tmp_path: Path, half: str) -> None
     model = saved(tmp_path, half)
     again = TfIdf.load(tmp_path, {"kind": "tfidf", **SETTINGS})
     new = [*corpus(13, seed=5), "", half]
-    np.testing.assert_array_equal(model.scores(new), again.scores(new))
-    assert model.scores(new).dtype == np.float32
+    np.testing.assert_array_equal(model.predict(new), again.predict(new))
+    assert model.predict(new).dtype == np.float32
     assert again.parameters() == model.parameters()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["vocabulary.json", "weights.safetensors"]
 
@@ -208,17 +208,17 @@ def test_fitting_twice_gives_the_same_bits() -> None:
 
 def test_a_text_scores_the_same_alone_and_in_company(tmp_path: Path) -> None:
     model = saved(tmp_path)
-    together = model.scores(corpus())
-    alone = np.concatenate([model.scores([text]) for text in corpus()])
+    together = model.predict(corpus())
+    alone = np.concatenate([model.predict([text]) for text in corpus()])
     np.testing.assert_array_equal(together, alone)
-    assert model.scores([]).shape == (0, 3)
+    assert model.predict([]).shape == (0, 3)
 
 
 def test_predicting_imports_neither_scikit_learn_nor_torch(tmp_path: Path) -> None:
     saved(tmp_path)
     code = (
         "import sys; from pathlib import Path; from weft.classic.linear.tfidf import TfIdf;"
-        f"model = TfIdf.load(Path({str(tmp_path)!r}), {SETTINGS!r}); model.scores(['good film']);"
+        f"model = TfIdf.load(Path({str(tmp_path)!r}), {SETTINGS!r}); model.predict(['good film']);"
         "assert not {'sklearn', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -235,8 +235,8 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, damage: str) -> None
     else:
         path.write_bytes({"cut": whole[:-7], "empty": b"", "garbage": b"\xff" * 50}[damage])
     found = complaint(lambda: TfIdf.load(tmp_path, SETTINGS))
-    assert found.startswith(f"{path}: not a whole 'tfidf' model (")
-    assert found.endswith("Copy the model folder again or train anew.")
+    assert found.startswith(f"{path}: incomplete 'tfidf' model (")
+    assert found.endswith("Copy the model folder again or retrain.")
     assert ("the file is missing" in found) == (damage == "missing")
 
 
@@ -281,14 +281,14 @@ def test_by_default_endings_of_unknown_words_count(tmp_path: Path) -> None:
     task, space, model = Classify(), ClassSpace(("a", "b")), TfIdf()
     model.fit(*endings(211, 0), task, space, dev=endings(53, 1))
     texts, wanted = endings(101, 2)
-    assert (model.scores(texts).argmax(1) == wanted).mean() > 0.95
+    assert (model.predict(texts).argmax(1) == wanted).mean() > 0.95
     assert "with character n-grams" in model.remarks[-1]
     alone = TfIdf(characters=[])
     alone.fit(*endings(211, 0), task, space, dev=endings(53, 1))
-    assert (alone.scores(texts).argmax(1) == wanted).mean() < 0.7  # deliberate break: words only
+    assert (alone.predict(texts).argmax(1) == wanted).mean() < 0.7  # deliberate break: words only
     model.save(tmp_path)
     again = TfIdf.load(tmp_path, {"kind": "tfidf"})
-    np.testing.assert_array_equal(model.scores(texts), again.scores(texts))
+    np.testing.assert_array_equal(model.predict(texts), again.predict(texts))
 
 
 def test_characters_that_do_not_help_on_dev_are_left_out(tmp_path: Path) -> None:
@@ -300,16 +300,16 @@ def test_characters_that_do_not_help_on_dev_are_left_out(tmp_path: Path) -> None
     assert len(model.weights) == len(model.families["words"].index)
     model.save(tmp_path)
     again = TfIdf.load(tmp_path, {"kind": "tfidf"})
-    np.testing.assert_array_equal(model.scores(texts), again.scores(texts))
+    np.testing.assert_array_equal(model.predict(texts), again.predict(texts))
 
 
 def test_long_texts_are_read_by_words_alone(monkeypatch) -> None:
-    monkeypatch.setattr("weft.classic.linear.tfidf.CHARACTERS", 100)
+    monkeypatch.setattr("weft.classic.linear.tfidf.MAX_CHARACTERS", 100)
     model = TfIdf()
     model.fit(corpus(), targets(size=2), Classify(), ClassSpace(("a", "b")))
     assert model.remarks[0].startswith("character n-grams are left out: ")
     assert not model.families["characters"].index
-    assert model.scores(corpus()).shape == (61, 2)
+    assert model.predict(corpus()).shape == (61, 2)
 
 
 @pytest.mark.parametrize("classifier", ["logistic", "svm", "bayes"])
@@ -340,7 +340,7 @@ def test_without_dev_the_model_is_fitted_on_everything() -> None:
     model = TfIdf()
     model.fit(texts, wanted, task, space)
     held = endings(101, 2)
-    assert (model.scores(held[0]).argmax(1) == held[1]).mean() > 0.95
+    assert (model.predict(held[0]).argmax(1) == held[1]).mean() > 0.95
     few = TfIdf(characters=[])
     few.fit(corpus(), targets(61), task, ClassSpace(tuple("abc")))
     tiny = TfIdf()
@@ -356,13 +356,13 @@ def test_probabilities_are_calibrated_on_dev() -> None:
     texts, later = corpus(211, seed=3), corpus(101, seed=4)
     model = TfIdf(characters=[])
     model.fit(texts, wanted, task, space, dev=(later, held))
-    chances = task.probabilities(model.scores(later))[np.arange(101), held]
+    chances = task.probabilities(model.predict(later))[np.arange(101), held]
     assert -np.log(chances).mean() < 0.8  # 0.69 says that nothing is known
     sure = TfIdf(characters=[], C=100.0)
     sure.fit(texts, wanted, task, space)
-    chances = task.probabilities(sure.scores(later))[np.arange(101), held]
+    chances = task.probabilities(sure.predict(later))[np.arange(101), held]
     assert -np.log(chances).mean() > 1.0
-    same = model.scores(later).argmax(1)
+    same = model.predict(later).argmax(1)
     assert len(set(same.tolist())) == 2
 
 
@@ -376,7 +376,7 @@ def test_labels_that_only_held_out_rows_have_do_not_spoil_the_choice() -> None:
     rare[19] = 2
     model = TfIdf(characters=[])
     model.fit(texts, rare, task, three)
-    chances = task.probabilities(model.scores(texts))
+    chances = task.probabilities(model.predict(texts))
     assert chances[:, :2].max() > 0.6  # a row that cannot be right would make all alike
 
 
@@ -384,7 +384,7 @@ def test_balanced_gives_rare_classes_more_weight() -> None:
     wanted = (np.arange(61) % 11 == 0).astype(int)
     space = ClassSpace(("a", "b"))
     plain, balanced = (
-        fitted(Classify(), space, wanted, C=0.1, balanced=on).scores(corpus()).argmax(1)
+        fitted(Classify(), space, wanted, C=0.1, balanced=on).predict(corpus()).argmax(1)
         for on in (False, True)
     )
     assert balanced.sum() > plain.sum()

@@ -124,7 +124,7 @@ def test_a_mark_that_a_foreign_tokenizer_finds_in_a_text_is_an_unknown_word(tmp_
     marked = np.array([4, space.size[2], 5, 0])
     parts = [KneserNey(order=2), KneserNey(order=2)]
     for part, row in zip(parts, (marked, np.array([4, 1, 5, 1])), strict=True):
-        part.fit(iter([row] * 3), iter([]), space)
+        part.fit_ids(iter([row] * 3), iter([]), space)
     assert np.array_equal(parts[0].model.scores, parts[1].model.scores)
 
 
@@ -145,7 +145,7 @@ def test_texts_are_read_once_and_held_out_ones_only_where_they_are_needed(tmp_pa
             yield ids
 
     heard = []
-    part.fit(rows(), iter(rows()), space, watch=lambda progress: heard.append(progress) or True)
+    part.fit_ids(rows(), iter(rows()), space, watch=lambda progress: heard.append(progress) or True)
     assert len(read) == 97
     assert [one.share for one in heard] == [0, 0.5, 1]
     assert heard[-1].what == f"{part.parameters():,} n-grams"
@@ -189,7 +189,7 @@ def test_mismatched_model_files_raise_user_error(tmp_path):
     weights = tmp_path / "run/model/weights.safetensors"
     other = tmp_path / "other/run/model/weights.safetensors"
     other.write_bytes(weights.read_bytes())
-    with pytest.raises(UserError, match=r"not a whole 'kneser-ney' model .*labels\.json"):
+    with pytest.raises(UserError, match=r"incomplete 'kneser-ney' model .*labels\.json"):
         load(tmp_path / "other/run")
     saved = json.loads((tmp_path / "run/model/model.json").read_text("utf-8"))
     assert saved["config"]["tokenizer"]["vocab_size"] == 30000

@@ -175,7 +175,7 @@ def test_a_damaged_file_is_named(models, tmp_path, name, change, reason):
     arrays = load_file(tmp_path / "weights.safetensors")
     arrays[name] = change(arrays[name])
     save_file(arrays, tmp_path / "weights.safetensors")
-    with pytest.raises(UserError, match=f"weights.safetensors: not a whole 'ngram'.*{reason}"):
+    with pytest.raises(UserError, match=f"weights.safetensors: incomplete 'ngram'.*{reason}"):
         NGram.load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Tags of words by linear-chain CRFs on symbolic features, one for each column of tags.
+"""Tag words by linear-chain CRFs on symbolic features, one CRF per column of tags.
 
 T words   K columns of tags
 """
@@ -17,34 +17,35 @@ from weft.classic.crf.model import LinearCRF
 from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import damaged_file_error
 from weft.errors import UserError
+from weft.protocols import ClassicModel
 from weft.registry import register
 from weft.storage import write_text
 from weft.tasks.annotation import Decoded
 from weft.tasks.tag_vocabulary import TagSpace, read_column, require_annotations
+from weft.tasks.task import AnyTask
 from weft.text.annotation.schemes import allowed_transitions
 from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 from weft.tokens.pretokenizer import Offsets, split_words
 from weft.tokens.word_segmenter import WordSegmenter, save
 
 LAYOUT, CUTS = "columns.json", "cuts.json"
-EVERY = "*"
-MOST = 100  # values of a column that "*" takes: the time a chain needs grows with their square
-Given = str | Example
-Row = Sequence[Sequence[str]]  # of a sentence: each word, then its columns that are features
+ALL_COLUMNS = "*"
+MAX_COLUMN_VALUES = 100  # of a column that "*" takes: the time of a chain grows with their square
+Row = Sequence[Sequence[str]]  # of each word of a sentence: the word and its feature columns
 
 
 @register("classic", "crf")
-class Tagger:
-    """Words, their neighbours and their looks under a linear-chain CRF (Lafferty et al. 2001).
+class Tagger(ClassicModel):
+    """Words, their neighbours and their shapes under a linear-chain CRF (Lafferty et al. 2001).
 
-    `columns` name columns that are features as well, as parts of speech are for chunks: by name or
-    by number, "*" for all others of a column file that have few enough values. By default there are
-    none: an annotator's name or a sentence number would be learned too. In a text that comes
-    without them they are tagged first, by a CRF of their own. `l1` and `l2` are penalties on the
-    weights; features count that occur `min_count` times.
+    `columns` are features as well, such as parts of speech for chunking: by name or number, "*" for
+    all others of a column file with few enough values. The default is none: an annotator's name or
+    a sentence number would be learned too. If a text lacks them, they are tagged first, each by a
+    CRF. `l1` and `l2` are penalties on the weights; features that occur fewer than `min_count`
+    times are ignored.
     """
 
-    seeded = False  # nothing in it is random
+    kind = "crf"
     is_structured = True
 
     def __init__(
@@ -59,118 +60,121 @@ class Tagger:
         self.settings: dict[str, Any] = {
             "l1": l1, "l2": l2, "min_count": min_count, "iterations": iterations,
         }  # fmt: skip
-        LinearCRF(**self.settings)  # refuses what makes no sense
-        self.before: list[LinearCRF] = []  # of each column that is a feature
-        self.chains: list[LinearCRF] = []  # of each column of tags
-        self.numbers: list[list[int]] = []  # of each chain, its labels as the task counts them
-        self.cuts: WordSegmenter | None = (
-            None  # how plain text is cut, where the training file taught it
-        )
+        LinearCRF(**self.settings)  # checks the settings
+        self.before: list[LinearCRF] = []  # one per column that is a feature
+        self.chains: list[LinearCRF] = []  # one per column of tags
+        self.numbers: list[list[int]] = []  # of each chain, the task's numbers of its labels
+        self.cuts: WordSegmenter | None = None  # splits plain text, if it was trained
 
     def fit(
         self,
-        given: Sequence[Example],
+        texts: Sequence[Example],
         targets: Sequence[np.ndarray],
-        task: Any,
+        task: AnyTask,
         space: TagSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
+        dev: tuple[Sequence[Any], Any] | None = None,
+        metric: str = "",
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
-        self.choose_features(given, space)
-        self.cuts = WordSegmenter.train(given)
+        self.choose_features(texts, space)
+        self.cuts = WordSegmenter.train(texts)
         count = len(self.columns) + len(space.names)
-        shown = LazyFeatures([[(word,) for word in one.words] for one in given])
+        shown = LazyFeatures([[(word,) for word in one.words] for one in texts])
         for k, name in enumerate(self.columns):
-            tags: list[Any] = [read_column(one, name) for one in given]
+            tags: list[Sequence[str]] = [read_column(one, name) for one in texts]
             self.before.append(
-                self._learnt(shown, tags, "", partial(_report_progress, watch, name, k, count))
+                self._fit_chain(shown, tags, "", partial(_report_progress, watch, name, k, count))
             )
         if self.columns:
-            shown = LazyFeatures([self._row(one) for one in given])
+            shown = LazyFeatures([self._row(one) for one in texts])
         for k, (labels, scheme) in enumerate(space.size):
             tags = [[labels[number] for number in table[:, k]] for table in targets]
             on_progress = partial(
                 _report_progress, watch, space.names[k], len(self.columns) + k, count
             )
-            chain = self._learnt(shown, tags, scheme, on_progress)
+            chain = self._fit_chain(shown, tags, scheme, on_progress)
             self.chains.append(chain)
             self.numbers.append([labels.index(label) for label in chain.labels])
 
-    def choose_features(self, given: Sequence[Example], space: TagSpace) -> str:
-        """Settle on the columns that are features; a line that says which."""
-        self.columns = _chosen(self.columns, given, space)
+    def choose_features(self, texts: Sequence[Example], space: TagSpace) -> str:
+        """Choose the columns that are features; return a line that names them."""
+        self.columns = _choose_columns(self.columns, texts, space)
         named = ", ".join(f"'{name}'" for name in self.columns)
         beside = f" and the columns {named}" if named else " (classic.columns names others)"
         return f"features: the words{beside}"
 
-    def _learnt(
-        self, shown: "LazyFeatures", tags: list, scheme: str, watch: ProgressCallback
+    def _fit_chain(
+        self,
+        shown: "LazyFeatures",
+        tags: list[Sequence[str]],
+        scheme: str,
+        watch: ProgressCallback,
     ) -> LinearCRF:
         chain = LinearCRF(**self.settings)
         rules = (lambda labels: allowed_transitions(labels, scheme)) if scheme else None
         chain.fit(shown, tags, rules, watch)
         return chain
 
-    def scores(self, given: Sequence[Given]) -> list[Decoded]:
-        """The tags of each sentence (T, K) and their probabilities, with the words and places."""
-        cut = [self._words(one) for one in given]
-        rows: list[Row] = [[(word,) for word in words] for words, _ in cut]
+    def predict(self, texts: Sequence[str | Example]) -> list[Decoded]:
+        """Return the tags of each sentence (T, K) and their probabilities."""
+        split = [self._words(one) for one in texts]
+        rows: list[Row] = [[(word,) for word in words] for words, _ in split]
         if self.columns:
-            rows = self._completed(given, rows)
+            rows = self._add_columns(texts, rows)
         shown = [features(row) for row in rows]
         tables = [np.zeros((len(row), len(self.chains)), np.int64) for row in rows]
-        chances = [np.ones(table.shape, np.float32) for table in tables]
+        probs = [np.ones(table.shape, np.float32) for table in tables]
         for k, (chain, numbers) in enumerate(zip(self.chains, self.numbers, strict=True)):
-            for i, (path, shares) in enumerate(chain.tagged(shown)):
+            for i, (path, marginals) in enumerate(chain.tagged(shown)):
                 tables[i][:, k] = np.array(numbers)[path]
-                chances[i][:, k] = shares
+                probs[i][:, k] = marginals
         return [
-            Decoded(table, share, words, places)
-            for table, share, (words, places) in zip(tables, chances, cut, strict=True)
+            Decoded(table, own, words, offsets)
+            for table, own, (words, offsets) in zip(tables, probs, split, strict=True)
         ]
 
-    def _words(self, one: Given) -> tuple[tuple[str, ...], Offsets]:
-        """The words of an example, or those a plain text is cut into, and where they stand."""
+    def _words(self, one: str | Example) -> tuple[tuple[str, ...], Offsets]:
+        """Return the words of an example or of a plain text, with their offsets."""
         if isinstance(one, Example):
             return one.words, one.places
         return split_words(one) if self.cuts is None else self.cuts.words_of(one)
 
-    def _completed(self, given: Sequence[Given], rows: list[Row]) -> list[Row]:
-        """Rows with the columns that are features: those of the file, or found where it has none.
+    def _add_columns(self, texts: Sequence[str | Example], rows: list[Row]) -> list[Row]:
+        """Return rows with the columns that are features: those of the file, or predicted ones.
 
-        A file that has only some of them is taken to have none.
+        If a file lacks one of them, all are predicted.
         """
-        bare = [i for i, one in enumerate(given) if not self._has_columns(one)]
+        bare = [i for i, one in enumerate(texts) if not self._has_columns(one)]
         shown = [features(rows[i]) for i in bare]
-        found = [chain.predict(shown) for chain in self.before]
+        predicted = [chain.predict(shown) for chain in self.before]
         out = list(rows)
-        for i, *tags in zip(bare, *found, strict=True):
+        for i, *tags in zip(bare, *predicted, strict=True):
             out[i] = [(*row, *more) for row, *more in zip(rows[i], *tags, strict=True)]
-        known = set(range(len(rows))) - set(bare)
-        for i in known:
-            out[i] = self._row(given[i])
+        for i, one in enumerate(texts):
+            if isinstance(one, Example) and self._has_columns(one):
+                out[i] = self._row(one)
         return out
 
-    def _has_columns(self, one: Given) -> bool:
+    def _has_columns(self, one: str | Example) -> bool:
         label = one.label if isinstance(one, Example) else None
         return isinstance(label, WordAnnotations) and all(
             name in label.columns for name in self.columns
         )
 
-    def _row(self, one: Any) -> Row:
+    def _row(self, one: Example) -> Row:
         return list(zip(one.words, *(read_column(one, name) for name in self.columns), strict=True))
 
     def parameters(self) -> int:
-        """The number of learned weights in all chains."""
+        """Return the number of learned weights in all chains."""
         return sum(chain.parameters() for chain in (*self.before, *self.chains))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Refused: it has weights for symbols, not vectors."""
         raise UserError("A 'crf' model has no vectors. Use a neural tagger for them.")
 
     def save(self, folder: Path) -> None:
-        """Write columns.json, a weights file for each chain, and the cuts that were learned."""
+        """Write columns.json, a weights file for each chain, and the word segmenter."""
         layout = {"features": self.columns, "tags": self.numbers}
         write_text(folder / LAYOUT, json.dumps(layout, ensure_ascii=False))
         save(self.cuts, folder / CUTS)
@@ -179,7 +183,7 @@ class Tagger:
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any]) -> "Tagger":
-        """The model that `save` wrote, under the settings it was made with."""
+        """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         path = folder / LAYOUT
         try:
@@ -200,7 +204,7 @@ class Tagger:
 
 
 class LazyFeatures(Sequence[list[list[str]]]):
-    """The features of sentences, made when asked for: all of them would fill the memory."""
+    """The features of sentences, computed on access: all at once would not fit in memory."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -212,10 +216,12 @@ class LazyFeatures(Sequence[list[list[str]]]):
         return len(self.rows)
 
 
-def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSpace) -> tuple[str, ...]:
-    """The columns that are features, with "*" written out."""
-    tags = [read_column(one, space.names[0]) for one in given]
-    present = list(require_annotations(given[0]).columns)
+def _choose_columns(
+    columns: Sequence[str], examples: Sequence[Example], space: TagSpace
+) -> tuple[str, ...]:
+    """Return the columns that are features, with "*" resolved."""
+    tags = [read_column(one, space.names[0]) for one in examples]
+    present = list(require_annotations(examples[0]).columns)
     columns = [
         name
         if name in present or not name.isdecimal() or int(name) >= len(present)
@@ -223,33 +229,33 @@ def _chosen(columns: Sequence[str], given: Sequence[Example], space: TagSpace) -
         for name in columns
     ]
     for name in columns:
-        same = name != EVERY and [read_column(one, name) for one in given] == tags
+        same = name != ALL_COLUMNS and [read_column(one, name) for one in examples] == tags
         if name in space.names or same:
             raise UserError(
-                f"classic 'crf': column '{name}' is what should be found; it cannot be a feature "
-                "too. Remove it from classic.columns."
+                f"classic 'crf': column '{name}' is the target, so it cannot be a feature. "
+                "Remove it from classic.columns."
             )
-    found = [name for name in columns if name != EVERY]
-    if EVERY not in columns or require_annotations(given[0]).main != TAG_COLUMN:
-        return tuple(found)  # what a treebank knows of a word is not known of plain text
-    known = [one.words for one in given], [read_column(one, TAG_COLUMN) for one in given]
-    for name in require_annotations(given[0]).columns:
-        values = [read_column(one, name) for one in given]
-        few = len({value for own in values for value in own}) <= MOST
-        if few and values not in known and name not in (*found, *space.names):
-            found.append(name)
-    return tuple(found)
+    chosen = [name for name in columns if name != ALL_COLUMNS]
+    if ALL_COLUMNS not in columns or require_annotations(examples[0]).main != TAG_COLUMN:
+        return tuple(chosen)  # plain text lacks the columns of a treebank
+    used = [one.words for one in examples], [read_column(one, TAG_COLUMN) for one in examples]
+    for name in present:
+        values = [read_column(one, name) for one in examples]
+        few = len({value for column in values for value in column}) <= MAX_COLUMN_VALUES
+        if few and values not in used and name not in (*chosen, *space.names):
+            chosen.append(name)
+    return tuple(chosen)
 
 
 def _names(model: Tagger) -> list[str]:
-    """The files of the chains: of features first, then of tags."""
-    given = [f"feature-{k}.safetensors" for k in range(len(model.columns))]
-    return [*given, *(f"tags-{k}.safetensors" for k in range(len(model.numbers)))]
+    """Return the files of the chains: of features first, then of tags."""
+    features = [f"feature-{k}.safetensors" for k in range(len(model.columns))]
+    return [*features, *(f"tags-{k}.safetensors" for k in range(len(model.numbers)))]
 
 
 def _report_progress(
     watch: ProgressCallback, name: str, done: int, count: int, progress: Progress
 ) -> bool:
-    """Tell of one chain as a part of all; there is nothing to measure before the last iteration."""
+    """Report one chain as a part of all; nothing can be evaluated before the last iteration."""
     what = f"{name}: {progress.what}, loss {progress.loss:,.0f}"
     return watch(Progress((done + progress.share) / count, what))

@@ -20,7 +20,7 @@ from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.machine import available_cpus
-from weft.protocols import LabelSpace
+from weft.protocols import ClassicModel, LabelSpace
 from weft.registry import register
 from weft.storage import atomic_write
 from weft.tasks.regress import LabelScale
@@ -29,14 +29,14 @@ from weft.tasks.task import AnyTask
 if TYPE_CHECKING:
     from weft.classic.fasttext.kernels import TrainingTargets, Weights
 
-STEP = 1 << 15  # rows that are learned from between two merges of the threads, about
-NEAR = 1024  # frequent rows that each thread has a copy of
-FEW = 16  # steps for each thread; with fewer it does all alone
-SPREAD = 0.5  # standard deviation of the output layer before training
+ROWS_PER_STEP = 1 << 15  # rows that a thread reads between two merges, about
+PRIVATE_ROWS = 1024  # frequent rows of which each thread has a copy
+MIN_STEPS_PER_THREAD = 16  # with fewer, one thread does all
+INITIAL_STD = 0.5  # standard deviation of the output layer before training
 
 
 @register("classic", "fasttext")
-class FastText:
+class FastText(ClassicModel):
     """Averaged words and hashed word n-grams under a linear layer (Joulin et al. 2017).
 
     The rate is divided row by row as in AdaGrad, where fastText's is the same for all; texts are
@@ -47,7 +47,8 @@ class FastText:
     longer gives the same bytes from the same seed.
     """
 
-    seeded = True  # another seed gives another model
+    kind = "fasttext"
+    is_linear = True
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class FastText:
         _at_least(1, **counts, epochs=epochs)
         _at_least(0, max_n=max_n, threads=threads)
         _at_least(1 if max_n else 0, min_n=min_n)
-        _at_most(LONGEST, order=order, min_n=min_n, max_n=max_n)
+        _at_most(MAX_NGRAM_LENGTH, order=order, min_n=min_n, max_n=max_n)
         _at_most(2**31 - 1, buckets=buckets)
         if max_n and max_n < min_n:
             raise UserError(f"{_WHERE}: max_n ({max_n}) is below min_n ({min_n}).")
@@ -79,6 +80,10 @@ class FastText:
         self.outputs = np.zeros((0, 0), np.float32)  # (E, C)
         self.bias = np.zeros(0, np.float32)  # (C,)
 
+    @property
+    def is_seeded(self) -> bool:
+        return True
+
     def fit(
         self,
         texts: Iterable[str],
@@ -87,8 +92,10 @@ class FastText:
         space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
+        dev: tuple[Sequence[Any], Any] | None = None,
+        metric: str = "",
     ) -> None:
-        """Learn the vocabulary and then the weights, `epochs` times through the texts."""
+        """Learn the vocabulary, then the weights in `epochs` passes over the texts."""
         watch(Progress(0.0, "reading (the first time, its loops are compiled)"))
         aims = _training_targets(targets, task, space)
         rows = self.reading.learn(list(texts))
@@ -97,13 +104,13 @@ class FastText:
                 f"{_WHERE}: no word occurs {self.reading.minimum} times in the training texts. "
                 "Lower classic.min_count or add texts."
             )
-        chance = np.random.default_rng(seed % 2**63)
+        rng = np.random.default_rng(seed % 2**63)
         assert isinstance(space.size, int), "the labels of texts are counted"
-        weights = self._start(space.size, aims, chance)
+        weights = self._start(space.size, aims, rng)
         count = len(rows.ends)
         watch(Progress(0.0, "epoch 1"))
         for epoch in range(self.epochs):
-            order = chance.permutation(count)
+            order = rng.permutation(count)
             loss = self._learn(rows, order, aims, weights, epoch) / count
             if not np.isfinite(loss):
                 raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.learning_rate.")
@@ -111,15 +118,15 @@ class FastText:
             if not watch(Progress(done / self.epochs, f"epoch {done}", done, loss)):
                 break
 
-    def _start(self, size: int, aims: TrainingTargets, chance: np.random.Generator) -> Weights:
-        """Rows of zero, so that a word says nothing before it is learned, and a random layer."""
+    def _start(self, size: int, aims: TrainingTargets, rng: np.random.Generator) -> Weights:
+        """Return zero rows, so that unseen words contribute nothing, and a random output layer."""
         from weft.classic.fasttext.kernels import SOFTMAX, Weights
 
         count = len(self.reading)
         self.table = _align_memory(count, self.width)
-        self.outputs = chance.normal(0, SPREAD, (self.width, size)).astype(np.float32)
+        self.outputs = rng.normal(0, INITIAL_STD, (self.width, size)).astype(np.float32)
         self.bias = np.zeros(size, np.float32)
-        if aims.kind == SOFTMAX:  # a class without training texts is never given
+        if aims.kind == SOFTMAX:  # a class without training texts is never predicted
             self.bias[np.bincount(aims.labels, minlength=size) == 0] = NEVER
         return Weights(
             table=self.table,
@@ -135,18 +142,18 @@ class FastText:
     def _learn(
         self, rows: Rows, order: np.ndarray, aims: TrainingTargets, weights: Weights, epoch: int
     ) -> float:
-        """One epoch; the sum of the losses. Each thread takes the next texts when it is ready."""
+        """Train one epoch and return the summed loss; idle threads take the next texts."""
         from weft.classic.fasttext.kernels import learn
 
         count = len(order)
-        parts = min(count, 1 + len(rows.rows) // STEP)
+        parts = min(count, 1 + len(rows.rows) // ROWS_PER_STEP)
         edges = np.linspace(0, count, parts + 1).astype(int).tolist()
         following = itertools.count()
-        threads = max(1, min(self.threads, parts // FEW))
+        threads = max(1, min(self.threads, parts // MIN_STEPS_PER_THREAD))
         turn, over = Lock(), Event()
 
-        def rate(place: int) -> float:
-            return self.rate * (1 - (epoch + place / count) / self.epochs)
+        def rate(position: int) -> float:
+            return self.rate * (1 - (epoch + position / count) / self.epochs)
 
         def work() -> float:
             own, before = (weights, weights) if threads == 1 else _private_copy(weights)
@@ -167,22 +174,22 @@ class FastText:
                 done = as_completed([pool.submit(work) for _ in range(threads)])
                 return sum(each.result() for each in done)
             finally:
-                over.set()  # one that is stopped stops the others
+                over.set()  # one that fails stops the others
 
-    def scores(self, texts: Sequence[str]) -> np.ndarray:
-        """Logits (n, C), or a standardised number (n, 1)."""
+    def predict(self, texts: Sequence[str]) -> np.ndarray:
+        """Return logits (n, C), or a standardised number (n, 1)."""
         return self._answers(texts)[1]
 
     def coverage(self, texts: Sequence[str]) -> np.ndarray:
-        """(n,) The fraction of each text's words that it tells apart; 0 for a text without one."""
+        """Return the fraction (n,) of each text's words that have a row."""
         return self.reading.coverage(texts) if len(texts) else np.zeros(0)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """The mean row of each text (n, E)."""
+        """Return the mean row of each text (n, E)."""
         return self._answers(texts)[0][:, : self.width].copy()
 
     def _answers(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Mean rows (n, P) and scores (n, C), by all processors where there is much to read."""
+        """Return mean rows (n, P) and logits (n, C), on all CPUs if there are many texts."""
         from weft.classic.fasttext.kernels import answer
 
         assert len(self.bias), "fit or load comes first"
@@ -196,16 +203,16 @@ class FastText:
                 rows.rows, rows.ends, self.table, self.outputs, self.bias, means[here], scores[here]
             )
 
-        self.reading.lookup()  # made once, before threads ask for it
+        self.reading.lookup()  # built once, before the threads need it
         parts = list(chunks(texts))
         starts = itertools.accumulate((len(part) for part in parts), initial=0)
         in_parallel(work, list(zip(starts, parts, strict=False)))
         return means, scores
 
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
-        """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
+        """Return (start, end, weight) of the tokens, which sum to (logits − bias) · direction.
 
-        `direction` (C,) says which score is asked about. What an n-gram adds is shared equally by
+        `direction` (C,) chooses the logits. The contribution of an n-gram is split equally between
         its tokens.
         """
         rows, owners, spans = self.reading.owned(text)
@@ -217,17 +224,17 @@ class FastText:
         return out
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """A vector for every token, its row and those of the n-grams that end at it, and offsets.
+        """Return a vector for every token (T, E) and its offsets (T, 2).
 
-        (T, E) and (T, 2).
+        It sums the rows of the token and of the n-grams that end at it.
         """
         rows, owners, spans = self.reading.owned(text)
-        found = np.zeros((len(spans), self.width), np.float32)
-        np.add.at(found, owners[:, 0], self.table[rows, : self.width])
-        return found, np.array(spans, np.int64).reshape(-1, 2)
+        vectors = np.zeros((len(spans), self.width), np.float32)
+        np.add.at(vectors, owners[:, 0], self.table[rows, : self.width])
+        return vectors, np.array(spans, np.int64).reshape(-1, 2)
 
     def parameters(self) -> int:
-        """The number of learned weights."""
+        """Return the number of learned weights."""
         return len(self.table) * self.width + self.outputs.size + self.bias.size
 
     def save(self, folder: Path) -> None:
@@ -247,7 +254,7 @@ class FastText:
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any]) -> FastText:
-        """The model that `save` wrote, under the settings it was made with."""
+        """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         path = folder / WEIGHTS
         wanted = {"table": 2, "outputs": 2, "bias": 1, "is_word": 1, "words": 1, "buckets": 1}
@@ -260,7 +267,7 @@ class FastText:
         size = (len(arrays["is_word"]), model.width)
         if table.shape != size or outputs.shape != (model.width, len(bias)):
             raise damaged_file_error("fasttext", path, "its shapes do not match")
-        if model.reading.size > MOST_BUCKETS + 256 * len(table):
+        if model.reading.size > MAX_EMPTY_BUCKETS + 256 * len(table):
             raise damaged_file_error("fasttext", path, "it has no rows for so many buckets")
         if not model.reading.restore(*rest):
             raise damaged_file_error("fasttext", path, "its words or buckets are no possible ones")
@@ -271,25 +278,25 @@ class FastText:
 
 
 _WHERE = "classic 'fasttext'"
-LONGEST = 100  # words or characters of an n-gram
-MOST_BUCKETS = 1 << 24  # that a model may have without a row for a good part of them
+MAX_NGRAM_LENGTH = 100  # words or characters of an n-gram
+MAX_EMPTY_BUCKETS = 1 << 24  # a saved model with more must have rows for a good part of them
 _SMALL = ("outputs", "output_gains", "bias", "bias_gains")  # of the weights, copied whole
 
 
-def _at_most(most: int, **given: int) -> None:
-    for name, found in given.items():
-        if found > most:
-            raise UserError(f"{_WHERE}: {name} is {found}; it should be {most} or less.")
+def _at_most(most: int, **settings: int) -> None:
+    for name, value in settings.items():
+        if value > most:
+            raise UserError(f"{_WHERE}: {name} is {value}; it should be {most} or less.")
 
 
-def _at_least(least: int, **given: int) -> None:
-    for name, found in given.items():
-        if found < least:
-            raise UserError(f"{_WHERE}: {name} is {found}; it should be {least} or more.")
+def _at_least(least: int, **settings: int) -> None:
+    for name, value in settings.items():
+        if value < least:
+            raise UserError(f"{_WHERE}: {name} is {value}; it should be {least} or more.")
 
 
 def _training_targets(targets: np.ndarray, task: AnyTask, space: LabelSpace) -> TrainingTargets:
-    """The targets as the loops read them."""
+    """Return the targets as the kernels read them."""
     from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, TrainingTargets
 
     smoothing = float(task.smoothing)
@@ -302,15 +309,15 @@ def _training_targets(targets: np.ndarray, task: AnyTask, space: LabelSpace) -> 
             SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing
         )
     if len(np.unique(targets)) < 2:
-        raise UserError(f"{_WHERE}: the training part holds one class only. Enlarge or shuffle it.")
+        raise UserError(f"{_WHERE}: the training split has one class only. Enlarge or shuffle it.")
     return TrainingTargets(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, smoothing)
 
 
 def _private_copy(weights: Weights) -> tuple[Weights, Weights]:
     """Return a thread's private rows and a copy of them."""
     own = weights._replace(
-        near=weights.table[:NEAR].copy(),
-        near_gains=weights.gains[:NEAR].copy(),
+        near=weights.table[:PRIVATE_ROWS].copy(),
+        near_gains=weights.gains[:PRIVATE_ROWS].copy(),
         **{name: getattr(weights, name).copy() for name in _SMALL},
     )
     near = {name: getattr(own, name).copy() for name in ("near", "near_gains", *_SMALL)}
@@ -320,14 +327,14 @@ def _private_copy(weights: Weights) -> tuple[Weights, Weights]:
 def _merge(shared: Weights, own: Weights, before: Weights) -> None:
     from weft.classic.fasttext.kernels import merge
 
-    merge(shared.table[:NEAR].reshape(-1), own.near.reshape(-1), before.near.reshape(-1))
-    merge(shared.gains[:NEAR], own.near_gains, before.near_gains)
+    merge(shared.table[:PRIVATE_ROWS].reshape(-1), own.near.reshape(-1), before.near.reshape(-1))
+    merge(shared.gains[:PRIVATE_ROWS], own.near_gains, before.near_gains)
     for name in _SMALL:
         merge(*(getattr(each, name).reshape(-1) for each in (shared, own, before)))
 
 
 def _align_memory(rows: int, width: int) -> np.ndarray:
-    """A table of zeros whose rows are whole cache lines."""
+    """Return a table of zeros whose rows are whole cache lines."""
     from weft.classic.fasttext.kernels import LINE
 
     padded = -(-width // LINE) * LINE

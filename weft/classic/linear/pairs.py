@@ -1,8 +1,8 @@
-"""Two texts for a linear model: the words of each, those they share, and how much they overlap."""
+"""Features of text pairs for a linear model: the words of each, shared words, and overlap."""
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from weft.classic.linear.regularisation import GRIDS
 from weft.classic.linear.tfidf import TfIdf
@@ -11,21 +11,22 @@ from weft.errors import UserError
 from weft.registry import register
 from weft.text.example import Example
 
-STEPS = 20  # that an overlap of everything climbs
+OVERLAP_STEPS = 20  # features of a full overlap
 VIEWS = ("first", "second", "shared", "added", "missing", "overlap")
 
 
 @register("classic", "tfidf-pair")
 class PairTfIdf(TfIdf):
-    """TF-IDF of two texts, of what they share and of their overlap, under a linear model.
+    """TF-IDF of two texts, of their shared words and of their overlap, under a linear model.
 
-    The overlap is that of words and of pairs of words, and the difference in length, as in the
-    feature-based classifier of Bowman et al. (2015). Each is a staircase: a value has every step
-    below it, so that a linear model can follow any curve.
+    The overlap is that of words and bigrams, and the difference in length, as in the feature-based
+    classifier of Bowman et al. (2015). Each value is a staircase of binary features, one per step
+    up to it, so that a linear model can fit any curve.
     """
 
-    pairs = True  # it reads Examples with two texts
-    # Six families of features make rows longer than those of one text, so less is enough.
+    kind = "tfidf-pair"
+    pairs = True
+    # Six feature families make longer rows than one text does, so smaller values of C suffice.
     grids = GRIDS | {"logistic": (0.1, 0.3, 1.0, 3.0, 10.0)}
 
     def __init__(
@@ -52,8 +53,8 @@ class PairTfIdf(TfIdf):
             for view in VIEWS
         }  # fmt: skip
 
-    def view(self, family: str, texts: Iterable[Example]) -> list[str]:  # type: ignore[override]
-        """Return what one feature family reads of each pair."""
+    def view(self, family: str, texts: Iterable[Any]) -> list[str]:
+        """Return the words of each pair that one feature family counts."""
         return [_view(family, example) for example in texts]
 
 
@@ -71,7 +72,7 @@ def _view(family: str, example: Example) -> str:
 
 
 def _overlap(one: list[str], two: list[str]) -> list[str]:
-    """Staircases of what each text has of the other, and of how much longer one is."""
+    """Return the staircases of the overlap of two texts and of their difference in length."""
     pairs = [set(pairwise(words)) for words in (one, two)]
     longest = max(len(one), len(two), 1)
     heights = {
@@ -82,8 +83,12 @@ def _overlap(one: list[str], two: list[str]) -> list[str]:
         "longer": max(len(two) - len(one), 0) / longest,
         "shorter": max(len(one) - len(two), 0) / longest,
     }
-    return [f"{name}{i}" for name, high in heights.items() for i in range(round(STEPS * high) + 1)]
+    return [
+        f"{name}{i}"
+        for name, high in heights.items()
+        for i in range(round(OVERLAP_STEPS * high) + 1)
+    ]
 
 
-def _overlap_fraction(some: set, of: set) -> float:
-    return len(some) / len(of) if of else 0.0
+def _overlap_fraction(shared: set[Any], whole: set[Any]) -> float:
+    return len(shared) / len(whole) if whole else 0.0

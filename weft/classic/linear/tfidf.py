@@ -1,4 +1,4 @@
-"""TF-IDF and a linear model: the generation before neural nets, and the baseline for the rest.
+"""TF-IDF and a linear model: the classical baseline.
 
 n texts   V n-grams   C scores   K weight columns: C, or 1 for two classes
 """
@@ -25,7 +25,7 @@ from weft.classic.linear.tfidf_vectorizer import (
 from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
-from weft.protocols import LabelSpace
+from weft.protocols import ClassicModel, LabelSpace
 from weft.registry import register
 from weft.storage import atomic_write, write_text
 from weft.tasks.regress import LabelScale
@@ -34,23 +34,25 @@ from weft.tasks.task import AnyTask
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-LARGEST = 20_000_000  # weights, all classes together
-CHARACTERS = 10_000_000  # of the training texts, up to which their n-grams are counted
+MAX_WEIGHTS = 20_000_000  # of all classes together
+MAX_CHARACTERS = 10_000_000  # of the training texts; above, character n-grams are left out
 VOCABULARY = "vocabulary.json"
 
 
 @register("classic", "tfidf")
-class TfIdf:
+class TfIdf(ClassicModel):
     """Word and character n-grams, weighted by TF-IDF, under a linear model.
 
-    `words` and `characters` name the shortest and longest n-gram, [] for none. `C` is how
-    closely the training data is followed: C of the logistic regression and of the SVM, and one over
-    the smoothing of naive Bayes and over the penalty of ridge regression; 0 chooses the best of a
-    few on dev. `balanced` gives every class the same weight, however rare. `size` is how many
-    n-grams of each family are kept, the most frequent ones; 0 stands for as many as memory allows.
+    `words` and `characters` are the shortest and longest n-gram, [] for none. `C` is the inverse
+    regularisation strength of logistic regression and SVM, and the inverse of the smoothing of
+    naive Bayes and of the penalty of ridge regression; 0 chooses the best of a grid on dev.
+    `balanced` weights classes inversely to their frequency. `vocab_size` is the number of most
+    frequent n-grams kept per family; 0 stands for as many as memory allows.
     """
 
-    tunes = True  # fit takes the dev part
+    kind = "tfidf"
+    is_linear = True
+    tunes_on_dev = True
     grids = GRIDS
 
     def __init__(
@@ -74,12 +76,12 @@ class TfIdf:
         self.size = vocab_size
         self.strength = C
         self.balanced = balanced
-        self.remarks: list[str] = []  # about the fit, in words
+        self.remarks: list[str] = []
         families = (("words", words, word_grams), ("characters", characters, character_grams))
         self.families = {
             name: Grams(split, limits, lowercase, sublinear)
-            for name, given, split in families
-            if (limits := span(name, given))
+            for name, sizes, split in families
+            if (limits := span(name, sizes))
         }
         if not self.families:
             raise UserError("classic 'tfidf': words and characters are both []; give at least one.")
@@ -87,8 +89,7 @@ class TfIdf:
         self.bias = np.zeros(0, dtype=np.float32)  # (C,)
 
     @property
-    def seeded(self) -> bool:
-        """True if another seed can give another model."""
+    def is_seeded(self) -> bool:
         return self.classifier == "svm"
 
     def fit(
@@ -102,7 +103,7 @@ class TfIdf:
         dev: tuple[Sequence[Any], np.ndarray] | None = None,
         metric: str = "",
     ) -> None:
-        """Learn the n-grams and the linear model; `texts` is gone through once for each family."""
+        """Learn the n-grams and the linear model, in one pass over the texts per family."""
         if isinstance(space, LabelScale) and self.classifier != "logistic":
             raise UserError(
                 f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
@@ -137,13 +138,13 @@ class TfIdf:
     ) -> Weights:
         """Fit at several strengths, without and with character n-grams; keep the best on dev."""
         grid = self.grids["ridge" if isinstance(space, LabelScale) else self.classifier]
-        held = None if dev is None else (self._rows(dev[0]), dev[1])
-        best = choose(fit, rows, targets, held, grid, task, space, metric)
+        dev_rows = None if dev is None else (self.sparse_features(dev[0]), dev[1])
+        best = choose(fit, rows, targets, dev_rows, grid, task, space, metric)
         suffix = ""
         characters = self.families.get("characters")
         if characters is not None and characters.index and len(self.families) > 1:
             count = rows.shape[1] - len(characters.index)
-            fewer = None if held is None else (held[0][:, :count], held[1])
+            fewer = None if dev_rows is None else (dev_rows[0][:, :count], dev_rows[1])
             alone = choose(fit, rows[:, :count], targets, fewer, grid, task, space, metric)
             suffix = ", with character n-grams"
             if not best.quality > alone.quality:
@@ -155,18 +156,18 @@ class TfIdf:
     def _learn(self, texts: Iterable[str], labels: int) -> "csr_matrix":
         """Learn the vocabulary of each family; return the rows of the training texts."""
         families = self.families.values()
-        # The optimiser holds some twenty numbers for every weight.
-        most = max(1, LARGEST // len(families) // (labels if labels > 2 else 1))
+        # The optimiser keeps about twenty numbers per weight.
+        most = max(1, MAX_WEIGHTS // len(families) // (labels if labels > 2 else 1))
         size = min(self.size or most, most)
         blocks: list[csr_matrix] = []
         for name, grams in self.families.items():
             seen, minimum = self.view(name, texts), self.minimum
             if name == "characters" and blocks:
                 read = sum(map(len, seen))
-                if read > CHARACTERS:
+                if read > MAX_CHARACTERS:
                     self.remarks.append(
                         f"character n-grams are left out: {read:,} characters of text are more "
-                        f"than {CHARACTERS:,}, and in long texts words say enough"
+                        f"than {MAX_CHARACTERS:,}, and in long texts words say enough"
                     )
                     blocks.append(empty(blocks[0].shape[0]))
                     continue
@@ -180,7 +181,7 @@ class TfIdf:
             )
         return rows
 
-    def _rows(self, texts: Sequence[Any]) -> "csr_matrix":
+    def sparse_features(self, texts: Sequence[Any]) -> "csr_matrix":
         blocks = [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
         return _join(blocks)
 
@@ -188,47 +189,46 @@ class TfIdf:
         """Return the texts as one n-gram family reads them: unchanged."""
         return texts
 
-    def scores(self, texts: Sequence[str]) -> np.ndarray:
-        """Logits (n, C), or a standardised number (n, 1)."""
+    def predict(self, texts: Sequence[Any]) -> np.ndarray:
+        """Return logits (n, C), or a standardised number (n, 1)."""
         assert len(self.bias), "fit or load comes first"
         if not len(texts):
             return np.zeros((0, len(self.bias)), dtype=np.float32)
-        return scores(self._rows(texts), (self.weights, self.bias))
+        return scores(self.sparse_features(texts), (self.weights, self.bias))
 
     def coverage(self, texts: Sequence[str]) -> np.ndarray:
-        """(n,) The fraction of each text's words that some known n-gram is in; 0 without a word."""
+        """Return the fraction (n,) of each text's words that a known n-gram covers."""
         return np.array([grams_cover(text, self.families.values()) for text in texts], float)
 
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
-        """(start, end, weight) of the tokens; the weights sum to (scores − bias) · direction.
+        """Return (start, end, weight) of the tokens, which sum to (logits − bias) · direction.
 
-        `direction` (C,) says which score is asked about. What an n-gram adds is shared equally by
-        its occurrences, and there by its tokens.
+        `direction` (C,) chooses the logits. The contribution of an n-gram is split equally between
+        its occurrences, and between the tokens of each.
         """
-        # Of two classes only the second has weights.
+        # With two classes, only the second has weights.
         columns = direction[-self.weights.shape[1] :]  # (K,)
         out, first = [], 0
         rows = _join([grams.rows([text]) for grams in self.families.values()])  # (1, V)
         values = dict(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
         for grams in self.families.values():
-            places = [(first + column, spans) for column, spans in grams.places(text)]
-            count = Counter(column for column, _ in places)
-            for column, spans in places:
-                added = values[column] * float(self.weights[column] @ columns)
-                share = added / count[column] / len(spans)
-                out += [(start, end, share) for start, end in spans]
+            occurrences = [(first + column, spans) for column, spans in grams.places(text)]
+            count = Counter(column for column, _ in occurrences)
+            for column, spans in occurrences:
+                contribution = values[column] * float(self.weights[column] @ columns)
+                weight = contribution / count[column] / len(spans)
+                out += [(start, end, weight) for start, end in spans]
             first += len(grams.index)
         return out
 
     def parameters(self) -> int:
-        """The number of learned weights."""
+        """Return the number of learned weights."""
         return self.weights.size + self.bias.size
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Refused: a row has one number for each of thousands of n-grams."""
         raise UserError(
-            "A 'tfidf' model has no sentence vectors: its rows have one column for each of "
-            f"{len(self.weights)} n-grams. Use another one, for example the recipe 'fasttext'."
+            f"A '{self.kind}' model has no sentence vectors: its rows have one column for each of "
+            f"{len(self.weights)} n-grams. Use another model, for example --recipe fasttext."
         )
 
     def save(self, folder: Path) -> None:
@@ -245,7 +245,7 @@ class TfIdf:
 
     @classmethod
     def load(cls, folder: Path, settings: dict[str, Any]) -> "TfIdf":
-        """The model that `save` wrote, under the settings it was made with."""
+        """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         terms = _read_vocabulary(folder / VOCABULARY, list(model.families))
         names = {"weights", "bias", *(f"idf.{name}" for name in model.families)}

@@ -11,6 +11,7 @@ from weft.compare.sentence_scores import DRAWN_KINDS, UNITS
 from weft.compare.trial import Trial
 from weft.errors import UserError
 from weft.predict import Predictor
+from weft.predict.classic import ClassicEngine
 from weft.predict.predictor import Input
 from weft.report.analysis.predictions import Prediction, PredictionStats, read_predictions
 from weft.report.analysis.projection import (
@@ -151,7 +152,7 @@ def _project(
         else _sample_note(shown, predictions.n)
     )
     caption = f"{which}, as {vectors.shape[1]}-dimensional vectors of {recipe}."
-    if hasattr(predictor.engine, "part"):
+    if isinstance(predictor.engine, ClassicEngine):
         caption = (
             f"{which}, as {vectors.shape[1]}-dimensional tf-idf vectors "
             "after latent semantic analysis."

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from weft.errors import UserError
 from weft.predict import Predictor
+from weft.predict.classic import ClassicEngine
 from weft.report import html
 from weft.report.analysis.predictions import Prediction, prediction_kind
 
@@ -97,15 +98,16 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) 
     The thousands of features of a tf-idf model are reduced by latent semantic analysis
     (Deerwester et al. 1990).
     """
-    families = getattr(getattr(predictor.engine, "part", None), "families", None)
-    if families is None:
+    engine = predictor.engine
+    rows = (
+        engine.part.sparse_features(predictor.prepare_inputs(texts))
+        if isinstance(engine, ClassicEngine)
+        else None
+    )
+    if rows is None:
         return predictor.embed(texts)
-    from scipy.sparse import hstack
     from sklearn.decomposition import TruncatedSVD
 
-    part: Any = predictor.engine.part  # type: ignore[attr-defined]
-    inputs = predictor.carried(texts)
-    rows = hstack([g.rows(part.view(name, inputs)) for name, g in families.items()], format="csr")
     size = min(REDUCED_SIZE, *rows.shape)
     with np.errstate(divide="ignore", invalid="ignore"):  # equal rows have no variance
         return TruncatedSVD(size, random_state=seed).fit_transform(rows)

@@ -92,7 +92,7 @@ def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -
         quantity=_explained_quantity(study, predictor),
         heads=_attention_maps(predictor, study.examples[0]) if one and not study.written else None,
         blanks=_blank_predictions(one) if one else [],
-        mixes=layer_weights.read_model(getattr(predictor.engine, "model", None)),
+        mixes=layer_weights.read_model(predictor.engine.model),
         generation=_generation_details(study) if one and study.written else None,
         legend=(_background(FOR_COLOUR), _background(AGAINST_COLOUR)),
         command=shlex.join(command),
@@ -136,7 +136,7 @@ def _why_unweighed(study: ExplainRun, predictor: Predictor) -> str:
     """Return the reason why words have no weights, or ""."""
     if study.written or unattributed_task(predictor):
         return ""
-    if hasattr(predictor.engine, "model"):
+    if predictor.engine.model is not None:
         return "the prediction for the sentence has no single score to explain"
     return "only neural models support it"
 
@@ -181,7 +181,7 @@ def _attention_maps(predictor: Predictor, example: Example) -> Markup | None:
     from weft.explain.attention import attention_maps, has_heads
     from weft.report.charts.attention_grid import render_section
 
-    if not has_heads(getattr(predictor.engine, "model", None)) or not example.text.strip():
+    if not has_heads(predictor.engine.model) or not example.text.strip():
         return None
     return render_section(attention_maps(predictor, example))
 

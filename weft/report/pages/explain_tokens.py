@@ -73,8 +73,8 @@ def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[st
 
 def _find_crf(predictor: Predictor, one: Explanation) -> Any:
     """Return the CRF of the explained column, if any."""
-    model = getattr(predictor.engine, "model", None)
-    chains = getattr(getattr(model, "head", None), "chains", ())
+    model = predictor.engine.model
+    chains = () if model is None else getattr(model.head, "chains", ())
     if one.at is None or not len(chains):
         return None
     return chains[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
