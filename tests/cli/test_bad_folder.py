@@ -159,7 +159,7 @@ def changed(key, value):
 
 # Model folders: (model, file, what happens to it, what must be said).
 FOLDERS = {
-    "no model.json": ("bag", "model.json", None, ["there is no model.json"]),
+    "no model.json": ("bag", "model.json", None, ["no model.json"]),
     "half a model.json": ("bag", "model.json", half, ["model.json: damaged", "train again"]),
     "a list": ("bag", "model.json", lambda b: b"[]", ["model format None", "damaged"]),
     "newer format": (

@@ -36,15 +36,15 @@ def test_words_not_read_do_not_move_up(trained, limited):
 def test_of_a_long_text_neighbours_go_together(trained, monkeypatch):
     predictor = trained("tfidf")
     asked = []
-    scores = predictor.engine.predict
+    predict = predictor.engine.predict
     monkeypatch.setattr(occlusion, "MAX_REMOVALS", 3)
     monkeypatch.setattr(
-        predictor.engine, "scores", lambda t, **k: (asked.append(len(t)), scores(t, **k))[1]
+        predictor.engine, "predict", lambda t, **k: (asked.append(len(t)), predict(t, **k))[1]
     )
     (found,) = explain(predictor, ["good film was bad the plot good"], method="occlusion")
     assert asked[-1] == 4  # the text, and 3 parts of 3, 3 and 1 words
     weights = [w.weight for w in found.words]
     assert weights[0] == weights[1] == weights[2] != weights[3] == weights[5]
     direction = make_target(predictor, found.target, found.answer).direction
-    whole, less = scores(["good film was bad the plot good", "bad the plot good"]).scores
+    whole, less = predict(["good film was bad the plot good", "bad the plot good"]).scores
     assert sum(weights[:3]) == pytest.approx((whole - less) @ direction, abs=1e-5)

@@ -114,7 +114,7 @@ def test_input_that_is_not_a_pair_raises_user_error(towers):
     predictor = load(towers, device="cpu")
     for bad in ("a dog", ("a dog",), ("a", 3), Example("a dog")):
         with pytest.raises(
-            weft.UserError, match=r"Text 2: this model reads two texts.*\(text, other"
+            weft.UserError, match=r"Text 2: this model needs a text pair.*\(text, other"
         ):
             predictor([("a", "b"), bad])
 
@@ -154,7 +154,7 @@ def test_the_command_line(towers, tmp_path):
     alone = load(towers, device="cpu")([("a dog is here", "the dog runs")])[0]
     assert json.loads(typed[0])["score"] == pytest.approx(alone.score, abs=1e-6)
     told = fails("predict", towers, stdin="a dog is here\n")
-    says(told, "standard input:1: this model reads two texts", "--text A --text-pair B")
+    says(told, "standard input:1: this model needs a text pair", "--text A --text-pair B")
     shown = ok("explain", towers, "a dog is here", "--text-pair", "the dog runs").out
     assert "⟷" in shown
 
