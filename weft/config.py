@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft import jsonio
 from weft.errors import UserError, unknown_name
@@ -35,13 +35,17 @@ SECTIONS = (
     "search",
 )  # what `weft tune` may vary; the other verbs leave it alone
 RECIPES = Path(__file__).parent / "recipes"
+# Settings by section. A setting is any TOML value: the registry checks its type against the
+# constructor that takes it.
+Sections: TypeAlias = Mapping[str, Any]
+Settings: TypeAlias = dict[str, Any]  # by dotted key, such as encoder.hidden
 
 
 @dataclass(frozen=True)
 class Config:
     """Sections of settings, and where each setting was written."""
 
-    sections: Mapping[str, Any]
+    sections: Sections
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, section: str) -> Any:
@@ -184,7 +188,7 @@ def with_pretrained(config: Config, folder: str, origin: str = "--pretrained") -
     return config.with_values({part: {"kind": "pretrained", "model": folder}}, origin)
 
 
-def from_sections(sections: Mapping[str, Any], origin: str) -> Config:
+def from_sections(sections: Sections, origin: str) -> Config:
     """A configuration from values already read; every key is marked with its origin."""
     checked = _check_sections(sections, origin)
     return Config(checked, dict.fromkeys(setting_names(checked), origin))
@@ -210,7 +214,7 @@ def overrides(settings: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def model_sections(sections: Mapping[str, Any]) -> tuple[str, ...]:
+def model_sections(sections: Sections) -> tuple[str, ...]:
     """The sections that a model of this configuration is made of."""
     if "classic" in sections:
         return ("tokenizer", "classic") if _is_lm(sections) else ("classic",)
@@ -226,16 +230,16 @@ def model_sections(sections: Mapping[str, Any]) -> tuple[str, ...]:
     return (*NEURAL_SECTIONS, "pair") if two else NEURAL_SECTIONS
 
 
-def _is_lm(sections: Mapping[str, Any]) -> bool:
+def _is_lm(sections: Sections) -> bool:
     return _task_kind(sections) == "language"
 
 
-def _task_kind(sections: Mapping[str, Any]) -> str:
+def _task_kind(sections: Sections) -> str:
     kind = sections.get("task", {}).get("kind", "")
     return kind if isinstance(kind, str) else ""
 
 
-def setting_names(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
+def setting_names(sections: Sections, prefix: str = "") -> list[str]:
     """Dotted names of all settings."""
     out = []
     for name, value in sections.items():
@@ -249,7 +253,7 @@ def setting_names(sections: Mapping[str, Any], prefix: str = "") -> list[str]:
     return out
 
 
-def dumps(sections: Mapping[str, Any]) -> str:
+def dumps(sections: Sections) -> str:
     """Sections as TOML; a value that is nothing, for which TOML has no word, is left out."""
     lines = []
     for name, section in sections.items():
@@ -276,7 +280,7 @@ def to_toml(value: Any) -> str:
     return "[" + ", ".join(to_toml(v) for v in value) + "]"
 
 
-def _check_sections(sections: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def _check_sections(sections: Sections, origin: str) -> dict[str, Any]:
     if not isinstance(sections, Mapping):
         kind = type(sections).__name__
         raise UserError(f"{origin}: a configuration holds sections with keys, found a {kind}.")

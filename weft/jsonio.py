@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from weft.errors import UserError
 
 # A value read from JSON or to be written. Covariant: a dict[str, str] is one, too.
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-JsonObject: TypeAlias = "dict[str, Json]"
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+JsonObject: TypeAlias = dict[str, Json]
 
 MAX_DEPTH = 100  # levels of nesting; no file that Weft reads has more than a dozen
 MAX_DIGITS = 4300  # of a whole number, as Python itself has it by default

@@ -122,7 +122,9 @@ def test_towers_become_a_model_of_sentences(tmp_path, pool):
     ok(*train(tmp_path / "two.tsv", tmp_path / "run", *more, recipe="bert-towers"))
     ours = weft.load(tmp_path / "run")
     done = ok("export", tmp_path / "run", "--to", "huggingface", "-o", tmp_path / "out")
-    says(done.err, "BertModel saved in", "what compares two is left out", "head.layers.0.weight")
+    says(
+        done.err, "BertModel saved in", "the comparison of two is left out", "head.layers.0.weight"
+    )
     network = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
     made = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     given = made(TEXTS, return_tensors="pt", padding=True)
@@ -151,7 +153,7 @@ def test_towers_that_no_model_of_sentences_has(tmp_path):
     more = ("--pretrained", tmp_path / "gpt", "--set", "pool.kind=last")
     ok(*train(tmp_path / "two.tsv", tmp_path / "spoken", *more, recipe="bert-towers"))
     told = fails("export", tmp_path / "spoken", "--to", "huggingface", "-o", tmp_path / "out")
-    says(told, "Vectors of texts by a GPT-2 cannot be written")
+    says(told, "A sentence encoder from a GPT-2 cannot be exported")
 
 
 @pytest.mark.parametrize("mode", ["mean_tokens", "cls_token", "max_tokens", "mean"])
@@ -189,11 +191,11 @@ def test_what_transformers_has_no_class_for(tmp_path):
         return fails("export", tmp_path / name, *to)
 
     told = refused("words", recipe="bag")
-    says(told, "a pre-trained network and a head")
+    says(told, "only a bert or gpt network with a head")
     told = refused("mean", *given, "--set", "pool.kind=mean")
     says(told, "pool 'cls' and head 'linear', not 'mean' and 'linear'")
     told = refused("mix", *given, "--set", "embedder.mix=true")
-    says(told, "whose layers are mixed")
+    says(told, "no class for a mix of layers")
     told = refused("act", *given, "--set", "pool.activation=relu")
     says(told, "A Bert reads its first token with tanh, this model with relu", "--set pool.")
     (tmp_path / "out").mkdir()

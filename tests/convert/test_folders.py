@@ -70,7 +70,7 @@ def test_pickled_and_sharded_weights_are_the_same(folder, tmp_path):
     index.write_text(json.dumps({"weight_map": placed}), "utf-8")
     np.testing.assert_array_equal(vectors(folder, tmp_path / "3"), wanted)
     (folder / "b.safetensors").unlink()
-    says(fails("convert", folder, "-o", tmp_path / "4"), "names b.safetensors, which is missing")
+    says(fails("convert", folder, "-o", tmp_path / "4"), "lists b.safetensors, which is missing")
 
 
 def test_old_names_of_layer_norms(folder, tmp_path):
@@ -105,13 +105,13 @@ def test_missing_extra_and_misshapen_tensors_are_named(folder, tmp_path):
     name = "encoder.layer.1.attention.self.query.weight"
     change(folder, lambda found: {n: t for n, t in found.items() if n != name})
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "1 tensors are missing that config.json speaks of", name)
+    says(told, "1 tensors that config.json declares are missing", name)
     change(folder, lambda _: {**whole, "encoder.layer.3.output.dense.bias": torch.zeros(12)})
     told = fails("convert", folder, "-o", tmp_path / "model")
     says(told, "1 tensors that config.json does not describe", "encoder.layer.3.output.dense.bias")
     change(folder, lambda _: {**whole, name: torch.zeros(12, 11)})
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, f"{name} has the shape (12, 11)", "ask for (12, 12)")
+    says(told, f"{name} has the shape (12, 11)", "need (12, 12)")
     change(folder, lambda _: {**whole, "embeddings.position_ids": torch.arange(23)[None]})
     done = ok("convert", folder, "-o", tmp_path / "model")
     says(done.err, "note: left out because no task uses it: embeddings.position_ids")
@@ -121,10 +121,10 @@ def test_missing_extra_and_misshapen_tensors_are_named(folder, tmp_path):
 def test_settings_that_do_not_fit_the_weights(folder, tmp_path):
     settings(folder, num_hidden_layers=4)
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "16 tensors are missing", "encoder.layer.3.attention", "… (11 more)")
+    says(told, "16 tensors that config.json declares", "encoder.layer.3.attention", "… (11 more)")
     settings(folder, num_hidden_layers=3, position_embedding_type="relative_key")
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "config.json: position_embedding_type is 'relative_key'", "only where it is 'abs")
+    says(told, "config.json: position_embedding_type is 'relative_key'", "only if it is 'abs")
     settings(folder, position_embedding_type=None, hidden_act="swish")
     says(fails("convert", folder, "-o", tmp_path / "model"), "Unknown activation 'swish'")
     settings(folder, hidden_act="gelu", model_type="berd")
@@ -137,22 +137,22 @@ def test_settings_that_do_not_fit_the_weights(folder, tmp_path):
     says(fails("convert", folder, "-o", tmp_path / "model"), "not readable as JSON")
     (folder / "config.json").unlink()
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "not a checkpoint folder: there is no config.json", "of the Hugging Face layout")
+    says(told, "no config.json: there is no config.json", "of the Hugging Face layout")
 
 
 def test_a_tokenizer_of_another_checkpoint(folder, tmp_path):
     settings(folder, vocab_size=len(vocabulary("bert")) - 2)
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "has 97 entries, the table of words 95 rows", "no vectors for ##8, ##9")
+    says(told, "has 97 entries, the embedding table 95 rows", "no vectors for ##8, ##9")
     settings(folder, vocab_size=400)
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "97 entries, the table of words 400 rows", "copy its own tokenizer")
+    says(told, "97 entries, the embedding table 400 rows", "Copy the tokenizer of this")
     name = "embeddings.word_embeddings.weight"
     rows = torch.randn(3, 12)
     change(folder, lambda found: {**found, name: torch.cat([found[name], rows])})
     settings(folder, vocab_size=100)
     done = ok("convert", folder, "-o", tmp_path / "model")
-    says(done.err, "note: 3 rows of the table belong to no token")
+    says(done.err, "note: 3 rows of the embedding table have no token")
     weights = load_file(tmp_path / "model" / "weights.safetensors")
     assert torch.equal(weights["embedders.0.table.weight"][-3:], rows)
 
@@ -189,17 +189,20 @@ def test_labels_of_a_checkpoint_are_numbered_without_gaps(tmp_path):
     says(fails("convert", tmp_path / "c", "-o", tmp_path / "m"), "distinct labels")
     settings(tmp_path / "c", id2label={"0": "a", "1": "b"})
     told = fails("convert", tmp_path / "c", "-o", tmp_path / "m")
-    says(told, "classifier.weight has the shape (3, 12)", "ask for (2, 12)")
+    says(told, "classifier.weight has the shape (3, 12)", "need (2, 12)")
 
 
 def test_modules_of_sentences_that_are_not_read(folder, tmp_path):
     from tests.fixtures.sentence_checkpoints import sentence_folder
 
     sentence_folder(folder, "mean_sqrt_len_tokens")
-    says(fails("convert", folder, "-o", tmp_path / "m"), "pools by mean_sqrt_len_tokens; read are")
+    says(fails("convert", folder, "-o", tmp_path / "m"), "the pooling mode is mean_sqrt_len_tokens")
     listed = [{"type": f"x.{kind}", "path": ""} for kind in ("Transformer", "Pooling", "Dense")]
     (folder / "modules.json").write_text(json.dumps(listed), "utf-8")
-    says(fails("convert", folder, "-o", tmp_path / "m"), "the modules Transformer, Pooling, Dense")
+    says(
+        fails("convert", folder, "-o", tmp_path / "m"),
+        "are Transformer, Pooling, Dense",
+    )
 
 
 def test_vectors_and_no_answers(folder, tmp_path):
@@ -253,7 +256,7 @@ def test_names_of_the_hub(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", gone)
     told = fails("convert", "cash", "-o", tmp_path / "m")
-    says(told, "cash: no such folder.", "Did you mean 'cache'?", "the hub could not be asked")
+    says(told, "cash: no such folder.", "Did you mean 'cache'?", "The hub could not be searched")
     says(fails("convert", "./gone/for/good", "-o", tmp_path / "m"), "no such folder.")
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     told = fails("convert", "org/name", "-o", tmp_path / "m")
@@ -269,13 +272,13 @@ def test_shards_may_not_repeat_a_tensor_nor_lack_one(tmp_path):
         index.write_text(json.dumps({"weight_map": placed}), "utf-8")
         return tensors.read(tmp_path)
 
-    with pytest.raises(weft.UserError, match=r"b.safetensors: holds x again"):
+    with pytest.raises(weft.UserError, match=r"b.safetensors: x is in another shard"):
         read({"x": "a.safetensors", "y": "b.safetensors"})
     with pytest.raises(weft.UserError, match="is missing"):
         read({"x": "../a.safetensors"})
-    with pytest.raises(weft.UserError, match=r"index of the shards names y, z, which no shard"):
+    with pytest.raises(weft.UserError, match=r"the index lists y, z, but no shard"):
         read({"x": "a.safetensors", "y": "a.safetensors", "z": "a.safetensors"})
-    with pytest.raises(weft.UserError, match="names no shard"):
+    with pytest.raises(weft.UserError, match="lists no shard"):
         read({})
     assert read({"x": "a.safetensors"}).keys() == {"x"}
 
@@ -317,7 +320,7 @@ def test_half_weights_are_read_in_full_precision(folder, tmp_path, kind):
 def test_positions_are_as_many_as_the_settings_say(folder, tmp_path):
     settings(folder, max_position_embeddings=29)
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "position_embeddings.weight has the shape (23, 12)", "ask for (29, 12)")
+    says(told, "position_embeddings.weight has the shape (23, 12)", "need (29, 12)")
     settings(folder, max_position_embeddings=23)
     ok("convert", folder, "-o", tmp_path / "model")
     predictor = weft.load(tmp_path / "model")
@@ -352,8 +355,8 @@ def test_a_family_that_is_not_read_lists_those_that_are(folder, tmp_path):
         ({"vocab_size": "97"}, "vocab_size should be a whole number, found '97'"),
         ({"vocab_size": None}, "no vocab_size"),
         ({"classifier_dropout": "a"}, "classifier_dropout should be a number, found 'a'"),
-        ({"id2label": None, "num_labels": "x"}, "num_labels be a number"),
-        ({"id2label": ["a", "b"]}, "id2label should have numbers with names"),
+        ({"id2label": None, "num_labels": "x"}, "num_labels be at most"),
+        ({"id2label": ["a", "b"]}, "id2label should map numbers to names"),
     ],
 )
 def test_settings_of_the_wrong_kind_are_named_as_the_file_has_them(tmp_path, changes, told):
@@ -365,7 +368,7 @@ def test_settings_of_the_wrong_kind_are_named_as_the_file_has_them(tmp_path, cha
 def test_unknown_architecture_is_named_in_the_error(folder, tmp_path):
     settings(folder, architectures=["BertForMind"])
     done = ok("convert", folder, "-o", tmp_path / "model")
-    says(done.err, "note: only the network is kept: a head of BertForMind is not known here")
+    says(done.err, "note: only the network is kept: the head of BertForMind is unknown")
     settings(folder, architectures="BertModel")
     assert ok("convert", folder, "-o", tmp_path / "same").err.count("note") == 0
 

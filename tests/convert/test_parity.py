@@ -310,5 +310,5 @@ def test_hidden_words_are_filled_in_as_there(tmp_path):
         best = int(network(**ids).prediction_logits[0, 4].argmax())
     assert list(vocabulary("bert"))[best].removeprefix("##") in answer.value
     checkpoint(tmp_path / "bare", "bert")
-    with pytest.raises(weft.UserError, match=r"BertModel, has no head for the task 'masked'"):
+    with pytest.raises(weft.UserError, match=r"BertModel has no head for the task 'masked'"):
         convert(str(tmp_path / "bare"), tmp_path / "no", task="masked")

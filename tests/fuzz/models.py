@@ -106,7 +106,7 @@ def _checkpoint(sentence: bool) -> Callable[[], list[Files]]:
             network = registry.build("embedder", spec, vocabulary_size=len(entries))
             known = network.state_dict()
             tensors = {theirs: known[ours] for theirs, ours in BERT.table(SIZES["layers"]).items()}
-            config = BERT.written(spec, len(entries))
+            config = BERT.to_config(spec, len(entries))
             if sentence:
                 config |= {"architectures": ["BertModel"]}
                 _write(folder, "modules.json", [

@@ -1,17 +1,27 @@
-"""A model of ours as a checkpoint that `transformers` loads: its names, its settings, its files."""
+"""Export a model as a checkpoint that `transformers` loads."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from safetensors.torch import save_file
 
+from weft.config import Sections
 from weft.convert import gpt2, sentence_transformers
 from weft.convert import tokenizer as tokenizers
-from weft.convert.families import BERT, DISTILBERT, ELECTRA, GPT2, ROBERTA, Family, expand_names
+from weft.convert.families import (
+    BERT,
+    DISTILBERT,
+    ELECTRA,
+    GPT2,
+    ROBERTA,
+    Family,
+    TransformerSpec,
+    expand_names,
+)
 from weft.convert.heads import (
     ACTIVATION,
     CLASSIFIER,
@@ -24,7 +34,7 @@ from weft.convert.heads import (
     PRETRAINING,
     SPAN_HEAD,
     TAG_HEAD,
-    Head,
+    PretrainedHead,
 )
 from weft.convert.tensors import Tensors, join_names
 from weft.convert.tokenizer import END_OF_TEXT, TOKENIZER_FILE
@@ -38,15 +48,15 @@ DECODER_PREFIX = "head.decoder."
 
 @dataclass(frozen=True)
 class ExportedCheckpoint:
-    """A checkpoint that was not written yet."""
+    """A checkpoint in memory, ready to be written."""
 
     name: str  # of its class in transformers
     tensors: Tensors
-    files: Mapping[str, Any]  # JSON by name
-    note: str = ""  # what is not in it
+    files: Mapping[str, object]  # by name: a text, or an object to be written as JSON
+    note: str = ""  # what was left out
 
     def write(self, folder: Path) -> None:
-        """Everything that `transformers` asks for."""
+        """Write all files that `transformers` needs."""
         with atomic_write_folder(folder) as part:
             for name, content in self.files.items():
                 path = part / name
@@ -60,9 +70,9 @@ class ExportedCheckpoint:
 
 
 def export_checkpoint(
-    state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer, space: Mapping[str, Any]
+    state: Tensors, config: Sections, tokenizer: Tokenizer, space: Sections
 ) -> ExportedCheckpoint:
-    """A model's state dict and configuration as a checkpoint; strict: every tensor has a name."""
+    """Convert a state dict and its configuration to a checkpoint; every tensor must have a name."""
     if "embedder" not in config:
         return _export_lm(state, config, tokenizer)
     spec = _single_embedder(config)
@@ -81,13 +91,13 @@ def export_checkpoint(
     names = family.table(spec["layers"], wide, segments)
     inside = {f"embedders.0.{ours}": theirs for theirs, ours in names.items()}
     over = {ours: theirs for theirs, ours in expand_names(head.names[family.kind]).items()}
-    state = _head_tensors(_rescale_regression(state, config, space), head)
+    state = _head_tensors(_rescale_regression(state, space), head)
     if family is GPT2:
         state = _to_gpt2(state, head)
     if head is NO_HEAD and config["pool"]["kind"] != "cls":
         over = {}
-    if strange := state.keys() - inside.keys() - over.keys():
-        raise UserError(f"transformers has no place for {join_names(strange)} in a {family.title}.")
+    if extra := state.keys() - inside.keys() - over.keys():
+        raise UserError(f"A {family.title} of transformers has no tensor {join_names(extra)}.")
     prefix = "" if head is NO_HEAD else family.prefix
     pooled = set(expand_names(POOLER_NAMES))
     names = {
@@ -96,28 +106,32 @@ def export_checkpoint(
     }
     tensors = {names[ours]: tensor.contiguous() for ours, tensor in state.items()}
     rows = len(state["embedders.0.table.weight"])
-    made = {"architectures": [family.title + head.suffix], **family.written(spec, rows)}
-    made |= _label_settings(head, config, space)
-    limit = spec["max_positions"]
+    settings: dict[str, object] = {
+        "architectures": [family.title + head.suffix],
+        **family.to_config(spec, rows),
+        **_label_settings(head, config, space),
+    }
+    max_tokens = spec["max_positions"]
+    files: dict[str, object]
     if family is GPT2:
-        written, metadata = _gpt2_tokenizer_files(tokenizer, spec)
-        files = {"config.json": made | metadata, **written}
+        tokenizer_files, special_ids = _gpt2_tokenizer_files(tokenizer, spec)
+        files = {"config.json": settings | special_ids, **tokenizer_files}
     else:
-        files = {"config.json": made, **_tokenizer_files(tokenizer, spec, family, limit)}
+        files = {"config.json": settings, **_tokenizer_files(tokenizer, spec, max_tokens)}
     if head is NO_HEAD:
-        own = sentence_transformers.to_files(
-            config["pool"], spec["hidden"], config["data"]["max_tokens"] or limit
+        pool_files = sentence_transformers.to_files(
+            config["pool"], spec["hidden"], config["data"]["max_tokens"] or max_tokens
         )
-        files |= own or {}
+        files |= pool_files or {}
     return ExportedCheckpoint(family.title + head.suffix, tensors, files, note)
 
 
 def _sentence_encoder(
-    state: Tensors, config: Mapping[str, Any], spec: Mapping[str, Any]
-) -> tuple[Tensors, dict[str, Any], str]:
-    """What gives each of two texts its vector: a model of sentences, without what compares them."""
+    state: Tensors, config: Sections, spec: TransformerSpec
+) -> tuple[Tensors, Sections, str]:
+    """Return the sentence encoder of a bi-encoder, without the part that compares two vectors."""
     if spec["kind"] == "gpt":
-        raise UserError("Vectors of texts by a GPT-2 cannot be written; those by a BERT can.")
+        raise UserError("A sentence encoder from a GPT-2 cannot be exported; one from BERT can.")
     if sentence_transformers.to_files(config["pool"], 1, 1) is None:
         raise UserError(
             f"sentence-transformers has no pool '{config['pool']['kind']}'. Train it with "
@@ -127,27 +141,28 @@ def _sentence_encoder(
     out = {**config, "task": {"kind": "embed"}}
     del out["pair"]
     left = join_names(state.keys() - kept.keys())
-    return kept, out, f"It gives a text its vector; what compares two is left out: {left}."
+    return kept, out, f"It embeds one text; the comparison of two is left out: {left}."
 
 
-def _single_embedder(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The section of the embedder, which must be all that there is before the head."""
+def _single_embedder(config: Sections) -> TransformerSpec:
+    """Return the [embedder] section; raise UserError if anything else precedes the head."""
     spec, encoder = config["embedder"], config["encoder"]["kind"]
     if isinstance(spec, list) and len(spec) == 1:
         spec = spec[0]
     if isinstance(spec, list) or spec["kind"] not in ("bert", "gpt") or encoder != "none":
         raise UserError(
-            "transformers has no class for this model: it is a pre-trained network and a head, "
-            "with nothing between or beside them. Those of --recipe bert and its kin can be "
-            "written."
+            "transformers has no class for this model: only a bert or gpt network with a head "
+            "directly on it can be exported, such as one trained with --recipe bert."
         )
     if spec["mix"]:
-        raise UserError("transformers has no class for a network whose layers are mixed.")
-    return spec
+        raise UserError(
+            "transformers has no class for a mix of layers. Train with embedder.mix off."
+        )
+    return cast(TransformerSpec, spec)  # the registry has checked it against the constructor
 
 
-def _detect_family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
-    """The family whose network this is."""
+def _detect_family(spec: TransformerSpec, config: Sections) -> Family:
+    """Return the family whose architecture this network has."""
     if spec["kind"] == "gpt":
         return GPT2
     dense = config["pool"].get("activation") if config["pool"]["kind"] == "cls" else None
@@ -159,24 +174,25 @@ def _detect_family(spec: Mapping[str, Any], config: Mapping[str, Any]) -> Family
         found = ELECTRA
     else:
         found = BERT
-    fixed = {name: value for name, value in found.constants.items() if spec[name] != value}
+    values: Mapping[str, object] = spec
+    fixed = [name for name, value in found.constants.items() if values[name] != value]
     if fixed or (spec["position_offset"] and found is not ROBERTA):
-        raise UserError(f"transformers has no class for this network: a {found.title} differs.")
+        raise UserError(f"transformers has no class for this network; {found.title} is close.")
     if dense is not None and dense != ACTIVATION[found.kind]:
         raise UserError(
-            f"A {found.title} reads its first token with {ACTIVATION[found.kind]}, this model with "
+            f"The pooler of {found.title} has the activation {ACTIVATION[found.kind]}, this one "
             f"{dense}. Train it with --set pool.activation={ACTIVATION[found.kind]}."
         )
     return found
 
 
-def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, Any]) -> Head:
-    """The head that a class of transformers has for the task."""
+def _detect_head(config: Sections, state: Tensors, spec: TransformerSpec) -> PretrainedHead:
+    """Return the head that transformers has for the task."""
     task, pool, head = config["task"]["kind"], config["pool"]["kind"], config["head"]["kind"]
     if "pair" in config and config["pair"]["kind"] != "joint":
         raise UserError(
-            "transformers has no class for two texts that are read apart and look at each other. "
-            "Those of pair 'towers' and 'joint' can be written."
+            "transformers has no class for two texts that are encoded apart and attend to each "
+            "other. Models with pair 'towers' or 'joint' can be exported."
         )
     texts = ("classify", "regress", "pair-classify", "pair-score")
     gpt = spec["kind"] == "gpt"
@@ -184,7 +200,7 @@ def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, A
     if task in texts and pool == wanted and head in ("linear", "logistic"):
         return CLASSIFIER
     if task in texts:
-        reads = "the last token of a GPT-2" if gpt else "the first token through one more layer"
+        reads = "the last token" if gpt else "the first token through a pooler"
         raise UserError(
             f"A classifier of transformers reads {reads}: pool '{wanted}' and head 'linear', not "
             f"'{pool}' and '{head}'. Train it with those."
@@ -192,7 +208,7 @@ def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, A
     if task == "tag" and head == "tags" and len([n for n in state if "head.score" in n]) == 2:
         if spec["subword_pooling"] != "first":
             raise UserError(
-                "A tagger of transformers reads the first piece of a word, this one its "
+                "A tagger of transformers reads the first subword of a word, this one the "
                 f"{spec['subword_pooling']}. Train it with --set embedder.subword_pooling=first."
             )
         return TAG_HEAD
@@ -204,9 +220,9 @@ def _detect_head(config: Mapping[str, Any], state: Tensors, spec: Mapping[str, A
     return found[task]
 
 
-def _head_tensors(state: Tensors, head: Head) -> Tensors:
-    """The tensors that its class has, as that class keeps them."""
-    if head is MLM_HEAD:  # which looks at no pooled vector
+def _head_tensors(state: Tensors, head: PretrainedHead) -> Tensors:
+    """Return the tensors that the class in transformers has, in its layout."""
+    if head is MLM_HEAD:  # without a pooler
         return {name: tensor for name, tensor in state.items() if not name.startswith("pool.")}
     if head is not SPAN_HEAD:
         return state
@@ -217,10 +233,10 @@ def _head_tensors(state: Tensors, head: Head) -> Tensors:
     return out
 
 
-def _to_gpt2(state: Tensors, head: Head) -> Tensors:
-    """The tensors as GPT-2 keeps them: its classifier has no bias.
+def _to_gpt2(state: Tensors, head: PretrainedHead) -> Tensors:
+    """Return the tensors in the layout of GPT-2, whose classifier has no bias.
 
-    What the bias adds to the scores, the last norm can add to the states: W (h + d) = W h + b.
+    The last norm absorbs the bias: W (h + d) = W h + b.
     """
     out = dict(state)
     if head is CLASSIFIER:
@@ -230,19 +246,17 @@ def _to_gpt2(state: Tensors, head: Head) -> Tensors:
             shift = torch.linalg.pinv(matrix) @ bias.double()  # (H,)
             if (matrix @ shift - bias).abs().max() > 1e-6 * bias.abs().max():
                 raise UserError(
-                    "GPT2ForSequenceClassification has no bias, and the scores of this model "
-                    "cannot be written without one: it has more labels than the network is wide."
+                    "GPT2ForSequenceClassification has no bias, and the network cannot absorb it: "
+                    "it has more labels than hidden units. Train with a larger hidden size."
                 )
             out[norm] = (out[norm].double() + shift).to(out[norm].dtype)
     network = {n.removeprefix("embedders.0."): t for n, t in out.items() if "head." not in n}
-    made = {f"embedders.0.{name}": tensor for name, tensor in gpt2.fuse_qkv(network).items()}
-    return made | {name: tensor for name, tensor in out.items() if name.startswith("head.")}
+    fused = {f"embedders.0.{name}": tensor for name, tensor in gpt2.fuse_qkv(network).items()}
+    return fused | {name: tensor for name, tensor in out.items() if name.startswith("head.")}
 
 
-def _rescale_regression(
-    state: Tensors, config: Mapping[str, Any], space: Mapping[str, Any]
-) -> Tensors:
-    """Scores in the unit of the answers, where a number is what is answered."""
+def _rescale_regression(state: Tensors, space: Sections) -> Tensors:
+    """Scale the output of a regression head to the unit of its labels."""
     if "deviation" not in space or (space["mean"], space["deviation"]) == (0.0, 1.0):
         return state
     weight, bias = "head.score.weight", "head.score.bias"
@@ -253,16 +267,14 @@ def _rescale_regression(
     }
 
 
-def _label_settings(
-    head: Head, config: Mapping[str, Any], space: Mapping[str, Any]
-) -> dict[str, Any]:
+def _label_settings(head: PretrainedHead, config: Sections, space: Sections) -> dict[str, object]:
     if head is TAG_HEAD:
         names = space["entries"][0]
     elif head is CLASSIFIER:
         names = space.get("entries", ["LABEL_0"])
     else:
         return {}
-    out: dict[str, Any] = {
+    out: dict[str, object] = {
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
@@ -274,43 +286,46 @@ def _label_settings(
 
 
 def _tokenizer_files(
-    tokenizer: Tokenizer, spec: Mapping[str, Any], family: Family, limit: int
-) -> dict[str, Any]:
-    """The files of the tokenizer; where it puts nothing around a text, what the model expects."""
-    made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
+    tokenizer: Tokenizer, spec: TransformerSpec, max_tokens: int
+) -> dict[str, object]:
+    """Return the tokenizer files, with the special tokens that the model expects around a text."""
+    settings, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
     cls, sep = entries[spec["cls"]], entries[spec["sep"]]
-    if not made.get("post_processor"):
-        made["post_processor"] = _special_token_template(cls, sep, spec)
+    if not settings.get("post_processor"):
+        settings["post_processor"] = _special_token_template(cls, sep, spec)
     usual = {"unk": (UNK, "[UNK]"), "pad": (PAD, "[PAD]"), "mask": (MASK, "[MASK]")}
-    named_ = {"cls_token": cls, "sep_token": sep}
+    special_tokens = {"cls_token": cls, "sep_token": sep}
     for name, options in usual.items():
-        known = [token for token in options if token in entries]
-        named_ |= {f"{name}_token": known[0]} if known else {}
+        present = [token for token in options if token in entries]
+        special_tokens |= {f"{name}_token": present[0]} if present else {}
     metadata = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": limit,
+        "model_max_length": max_tokens,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]
         if spec["segments"] > 1
         else ["input_ids", "attention_mask"],
-        **named_,
+        **special_tokens,
     }
-    return {TOKENIZER_FILE: json.dumps(made, ensure_ascii=False), "tokenizer_config.json": metadata}
+    return {
+        TOKENIZER_FILE: json.dumps(settings, ensure_ascii=False),
+        "tokenizer_config.json": metadata,
+    }
 
 
 def _gpt2_tokenizer_files(
-    tokenizer: Tokenizer, spec: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The files of the tokenizer of a GPT-2 that answers, and what config.json says of its marks.
+    tokenizer: Tokenizer, spec: TransformerSpec
+) -> tuple[dict[str, object], dict[str, int | None]]:
+    """Return the tokenizer files of a GPT-2 with a head, and the special ids of its config.json.
 
-    Who answers is the last token that is not padding, so the mark at the end must not be padding.
+    The head reads the last token that is not padding, so the end token must not be padding.
     """
-    made, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
+    settings, entries = json.loads(tokenizer.to_json()), tokenizer.vocabulary
     around = [[i] if i >= 0 else [] for i in (spec["cls"], spec["sep"])]
     if list(tokenizers.template_ids(tokenizer)) != around:
-        before = [made["post_processor"]] if made.get("post_processor") else []
+        before = [settings["post_processor"]] if settings.get("post_processor") else []
         cls, sep = (entries[i] if i >= 0 else "" for i in (spec["cls"], spec["sep"]))
         processors = [*before, _special_token_template(cls, sep, spec)]
-        made["post_processor"] = {"type": "Sequence", "processors": processors}
+        settings["post_processor"] = {"type": "Sequence", "processors": processors}
     end = next((token for token in (EOS, END_OF_TEXT) if token in entries), None)
     spare = next((token for token in (PAD, "<pad>", "[PAD]") if token in entries), None)
     pad = spare if spec["sep"] >= 0 or spare else end
@@ -318,11 +333,13 @@ def _gpt2_tokenizer_files(
     metadata = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": spec["max_positions"],
+        "eos_token": end,
+        "pad_token": pad,
+        "unk_token": UNK if UNK in entries else end,
+        "model_input_names": ["input_ids", "attention_mask"],
     }
-    metadata |= {"eos_token": end, "pad_token": pad, "unk_token": UNK if UNK in entries else end}
-    metadata["model_input_names"] = ["input_ids", "attention_mask"]
-    files = {
-        TOKENIZER_FILE: json.dumps(made, ensure_ascii=False),
+    files: dict[str, object] = {
+        TOKENIZER_FILE: json.dumps(settings, ensure_ascii=False),
         "tokenizer_config.json": metadata,
     }
     return files, {
@@ -332,35 +349,34 @@ def _gpt2_tokenizer_files(
     }
 
 
-def _special_token_template(cls: str, sep: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A template of the `tokenizers` library: [CLS] a [SEP] b [SEP]; of a GPT-2 without [CLS]."""
+def _special_token_template(cls: str, sep: str, spec: TransformerSpec) -> dict[str, object]:
+    """Return a template for the `tokenizers` library: [CLS] a [SEP] b [SEP]."""
     second = 1 if spec.get("segments", 0) > 1 else 0
 
-    def put(token: str, kind: int) -> list[dict[str, Any]]:
+    def special(token: str, kind: int) -> list[dict[str, object]]:
         return [{"SpecialToken": {"id": token, "type_id": kind}}] if token else []
 
-    def text(name: str, kind: int) -> dict[str, Any]:
+    def text(name: str, kind: int) -> dict[str, object]:
         return {"Sequence": {"id": name, "type_id": kind}}
 
-    single = [*put(cls, 0), text("A", 0), *put(sep, 0)]
-    twice = put(sep, 0) if spec.get("double_sep") else []
+    single = [*special(cls, 0), text("A", 0), *special(sep, 0)]
+    twice = special(sep, 0) if spec.get("double_sep") else []
     ids = {t: i for t, i in ((cls, spec["cls"]), (sep, spec["sep"])) if t}
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, *twice, text("B", second), *put(sep, second)],
+        "pair": [*single, *twice, text("B", second), *special(sep, second)],
         "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]} for t, i in ids.items()},
     }
 
 
-def _export_lm(
-    state: Tensors, config: Mapping[str, Any], tokenizer: Tokenizer
-) -> ExportedCheckpoint:
-    """A language model as GPT-2."""
-    spec = config["decoder"]
+def _export_lm(state: Tensors, config: Sections, tokenizer: Tokenizer) -> ExportedCheckpoint:
+    """Export a language model as GPT-2."""
+    spec = cast(TransformerSpec, config["decoder"])
     if spec["kind"] != "gpt":
         raise UserError(
-            f"transformers has no class for the decoder '{spec['kind']}'; 'gpt' is its GPT-2."
+            f"transformers has no class for the decoder '{spec['kind']}'. Only 'gpt' can be "
+            "exported, as GPT-2."
         )
     ours = {
         gpt2.embedder_name(name.removeprefix(DECODER_PREFIX)): tensor
@@ -378,11 +394,10 @@ def _export_lm(
     entries = tokenizer.vocabulary
     end = next((token for token in (EOS, END_OF_TEXT) if token in entries), None)
     number = None if end is None else entries.index(end)
-    made = {
+    spec = {**spec, "eps": 1e-5, "attention_dropout": spec["dropout"]}
+    settings = {
         "architectures": [GPT2.title + LM_HEAD.suffix],
-        **GPT2.written(
-            {**spec, "eps": 1e-5, "attention_dropout": spec["dropout"]}, len(ours["table.weight"])
-        ),
+        **GPT2.to_config(spec, len(ours["table.weight"])),
         "tie_word_embeddings": scored is None,
         "bos_token_id": number,
         "eos_token_id": number,
@@ -390,10 +405,12 @@ def _export_lm(
     metadata = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": spec["max_positions"],
+        "bos_token": end,
+        "eos_token": end,
+        "unk_token": end,
     }
-    metadata |= {"bos_token": end, "eos_token": end, "unk_token": None if end is None else end}
-    files = {
-        "config.json": made,
+    files: dict[str, object] = {
+        "config.json": settings,
         TOKENIZER_FILE: tokenizer.to_json(),
         "tokenizer_config.json": metadata,
     }

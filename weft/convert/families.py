@@ -1,13 +1,14 @@
-"""The families of checkpoints: what their settings and tensors are called, there and here.
+"""Families of Hugging Face checkpoints: their names of settings and tensors, and ours.
 
 In the tables of names {i} is the number of a layer and {p} is weight or bias.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict, TypeVar, cast
 
 from weft.errors import UserError, unknown_name
+from weft.jsonio import Json
 from weft.registry import fits
 
 ACTIVATIONS = {
@@ -20,6 +21,32 @@ ACTIVATIONS = {
 HF_ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "gelu-tanh": "gelu_new"}
 
 Names = Mapping[str, str]
+Scalar = bool | int | float | str
+T = TypeVar("T", bound=int | float | str)
+
+
+class TransformerSpec(TypedDict, total=False):
+    """The settings of a `bert` or `gpt` embedder, or of a `gpt` decoder."""
+
+    kind: str
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+    max_positions: int
+    segments: int
+    position_offset: int
+    width: int
+    activation: str
+    eps: float
+    dropout: float
+    attention_dropout: float
+    cls: int
+    sep: int
+    double_sep: bool
+    subword_pooling: str
+    mix: bool
+    tied: bool
 
 
 @dataclass(frozen=True)
@@ -27,36 +54,33 @@ class Family:
     """One kind of checkpoint."""
 
     kind: str  # model_type in config.json
-    title: str  # how the names of its classes begin in transformers
-    prefix: str  # before the names of its tensors, where a head stands beside it
-    embedder: str  # the kind it has here
+    title: str  # prefix of its class names in transformers
+    prefix: str  # of its tensors' names in a checkpoint with a head
+    embedder: str  # kind of our embedder
     names: Names  # of tensors, theirs -> ours
-    # Theirs, ours, and what is meant where config.json is silent.
-    settings: tuple[tuple[str, str, Any], ...]
-    required: Mapping[str, Any]  # settings that change the network; only this value is read
-    constants: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of ours that are always so
-    buffers: tuple[str, ...] = ()  # endings of tensors that hold nothing learned
+    settings: tuple[tuple[str, str, int | float | str], ...]  # theirs, ours, default
+    required: Mapping[str, Scalar]  # settings that change the network; other values are refused
+    constants: Mapping[str, Scalar] = field(default_factory=dict)  # our settings that never vary
+    buffers: tuple[str, ...] = ()  # name endings of tensors that hold nothing learned
 
-    def read(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The settings of our embedder, from a config.json."""
+    def read(self, config: Mapping[str, Json], where: str) -> TransformerSpec:
+        """Convert a config.json to the settings of our embedder."""
         for name, only in self.required.items():
             if config.get(name, only) not in (only, None):
                 raise UserError(
-                    f"{where}: {name} is {config[name]!r}; networks of the kind '{self.kind}' are "
-                    f"read only where it is {only!r}."
+                    f"{where}: {name} is {config[name]!r}; a '{self.kind}' network can be read "
+                    f"only if it is {only!r}."
                 )
-        out: dict[str, Any] = {"kind": self.embedder, **self.constants}
+        values: dict[str, Scalar] = {"kind": self.embedder, **self.constants}
         for theirs, ours, usual in self.settings:
             value = config.get(theirs)
-            out[ours] = usual if value is None else check_type(theirs, value, usual, where)
-        activation = out["activation"]
-        if activation not in ACTIVATIONS:
-            raise unknown_name("activation", str(activation), ACTIVATIONS, where)
-        out["activation"] = ACTIVATIONS[activation]
+            values[ours] = usual if value is None else check_type(theirs, value, usual, where)
+        out = cast(TransformerSpec, values)  # the names and types are those of self.settings
+        if out["activation"] not in ACTIVATIONS:
+            raise unknown_name("activation", out["activation"], ACTIVATIONS, where)
+        out["activation"] = ACTIVATIONS[out["activation"]]
         if self.kind == "roberta":
-            # Positions are counted from the one behind the padding's.
+            # Positions start after that of the padding.
             declared = config.get("pad_token_id")
             out["position_offset"] = 1 + (
                 1 if declared is None else check_type("pad_token_id", declared, 1, where)
@@ -66,10 +90,11 @@ class Family:
             out["width"] = 0
         return out
 
-    def written(self, spec: Mapping[str, Any], rows: int) -> dict[str, Any]:
-        """The config.json of an embedder of ours, without what belongs to its head."""
-        out = {"model_type": self.kind, "vocab_size": rows}
-        out |= {theirs: spec[ours] for theirs, ours, _ in self.settings if ours in spec}
+    def to_config(self, spec: TransformerSpec, rows: int) -> dict[str, object]:
+        """Return the config.json of an embedder, without the settings of a head."""
+        values: Mapping[str, object] = spec
+        out: dict[str, object] = {"model_type": self.kind, "vocab_size": rows}
+        out |= {theirs: values[ours] for theirs, ours, _ in self.settings if ours in values}
         for theirs, ours, _ in self.settings:
             if ours == "activation":
                 out[theirs] = HF_ACTIVATIONS[spec["activation"]]
@@ -79,14 +104,12 @@ class Family:
                 out[theirs] = spec["width"] or spec["hidden"]
             if ours == "max_positions":
                 out[theirs] = spec["max_positions"] + spec.get("position_offset", 0)
-            if ours == "dropout":
-                out[theirs] = spec["dropout"]
         if self.kind == "roberta":
             out["pad_token_id"] = spec["position_offset"] - 1
         return out | {"dtype": "float32"}
 
     def table(self, layers: int, wide: bool = False, segments: bool = True) -> dict[str, str]:
-        """The names of all tensors of a network with so many layers."""
+        """Return the names of all tensors of a network with this many layers, theirs -> ours."""
         out = expand_names(self.names, layers)
         return {
             theirs: ours
@@ -95,17 +118,17 @@ class Family:
         }
 
 
-def check_type(name: str, value: Any, usual: Any, where: str) -> Any:
-    """A setting of config.json, or a UserError where it is not what it usually is."""
+def check_type(name: str, value: Json, usual: T, where: str) -> T:
+    """Return a setting of config.json; raise UserError if it has not the type of the default."""
     wanted = (int, float) if isinstance(usual, float) else type(usual)
     if isinstance(value, wanted) and fits(value, type(usual)):
-        return value
+        return cast(T, value)  # isinstance with a type that is a value narrows nothing
     kind = {int: "a whole number", float: "a number"}.get(type(usual), "a name")
     raise UserError(f"{where}: {name} should be {kind}, found {value!r}.")
 
 
 def expand_names(names: Names, layers: int = 0) -> dict[str, str]:
-    """A table of names with every layer, weight and bias written out."""
+    """Expand a table of names to every layer, weight and bias."""
     out = {}
     for theirs, ours in names.items():
         for i in range(layers) if "{i}" in theirs else (0,):
@@ -140,7 +163,7 @@ _BERT_SETTINGS = (
     ("hidden_dropout_prob", "dropout", 0.1),
     ("attention_probs_dropout_prob", "attention_dropout", 0.1),
 )
-_BERT_MUST = {
+_BERT_MUST: Mapping[str, Scalar] = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
@@ -193,7 +216,7 @@ GPT2 = Family(
         "wpe.weight": "positions.weight",
         "h.{i}.ln_1.{p}": "blocks.{i}.attention_norm.{p}",
         "h.{i}.ln_2.{p}": "blocks.{i}.feed_norm.{p}",
-        "h.{i}.attn.c_attn.{p}": "blocks.{i}.attention.three.{p}",  # cut by weft.convert.gpt2
+        "h.{i}.attn.c_attn.{p}": "blocks.{i}.attention.three.{p}",  # split by weft.convert.gpt2
         "h.{i}.attn.c_proj.{p}": "blocks.{i}.attention.output.{p}",
         "h.{i}.mlp.c_fc.{p}": "blocks.{i}.feed_in.{p}",
         "h.{i}.mlp.c_proj.{p}": "blocks.{i}.feed_out.{p}",
@@ -222,8 +245,8 @@ GPT2 = Family(
 FAMILIES = {one.kind: one for one in (BERT, ROBERTA, ELECTRA, DISTILBERT, GPT2)}
 
 
-def find_family(config: Mapping[str, Any], where: str) -> Family:
-    """The family that a config.json names."""
+def find_family(config: Mapping[str, Json], where: str) -> Family:
+    """Return the family that a config.json names."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise UserError(

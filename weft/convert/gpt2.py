@@ -1,4 +1,4 @@
-"""What is peculiar to GPT-2: matrices stored the other way round, three of them as one.
+"""GPT-2's layout of weights: matrices transposed; query, key and value fused.
 
 H hidden width
 """
@@ -18,7 +18,7 @@ QKV = ("query", "key", "value")
 
 
 def unfuse_qkv(weights: Tensors) -> Tensors:
-    """Weights as GPT-2 stores them -> ours."""
+    """Convert weights from the layout of GPT-2 to ours."""
     out = {}
     for name, tensor in weights.items():
         turned = tensor.T.contiguous() if TRANSPOSED.fullmatch(name) else tensor
@@ -31,7 +31,7 @@ def unfuse_qkv(weights: Tensors) -> Tensors:
 
 
 def fuse_qkv(weights: Tensors) -> Tensors:
-    """Ours -> as GPT-2 stores them."""
+    """Convert weights from our layout to that of GPT-2."""
     out: Tensors = {}
     for name, tensor in weights.items():
         if ".attention.query." in name:
@@ -44,11 +44,11 @@ def fuse_qkv(weights: Tensors) -> Tensors:
 
 
 def decoder_name(name: str) -> str:
-    """What a tensor of embedder 'gpt' is called in the decoder 'gpt'."""
+    """Return the name in decoder 'gpt' of a tensor of embedder 'gpt'."""
     return DECODER_NAMES.get(name, name)
 
 
 def embedder_name(name: str) -> str:
-    """What a tensor of decoder 'gpt' is called in the embedder 'gpt'."""
+    """Return the name in embedder 'gpt' of a tensor of decoder 'gpt'."""
     back = {ours: theirs for theirs, ours in DECODER_NAMES.items()}
     return back.get(name, name)

@@ -1,18 +1,18 @@
-"""The heads of checkpoints: which class has which, and what their tensors are called.
+"""The heads of checkpoints: their classes, their tasks and the names of their tensors.
 
-Names that begin with the family's prefix are written without it, like those of the network.
+Names are given without the family's prefix, as those of the network are.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from weft.convert.families import Family, Names
 from weft.errors import UserError
+from weft.jsonio import Json
 
 ACTIVATION = {"bert": "tanh", "roberta": "tanh", "distilbert": "relu", "electra": "gelu"}
 POOLER_NAMES = {"pooler.dense.{p}": "pool.dense.{p}"}
-# What scores words again with the table that reads them; kept once, checked to be the same.
+# Copies of the embedding table in the output layer; checked to be equal, and kept once.
 TIED_COPIES = {
     "cls.predictions.decoder.weight": "table.weight",
     "cls.predictions.decoder.bias": "head.bias",
@@ -24,8 +24,8 @@ TIED_COPIES = {
 
 
 @dataclass(frozen=True)
-class Head:
-    """One kind of head: the end of its class's name, and the task it answers here."""
+class PretrainedHead:
+    """The head of a checkpoint class: the suffix of the class name, and our task for it."""
 
     suffix: str
     task: str
@@ -46,12 +46,12 @@ _SPAN = {"qa_outputs.{p}": "head.both.{p}"}  # the start is its first row, the e
 _ENCODERS = ("bert", "roberta", "distilbert", "electra")
 _ALL = (*_ENCODERS, "gpt2")
 
-NO_HEAD = Head(
+NO_HEAD = PretrainedHead(
     "Model",
     "embed",
     {"bert": POOLER_NAMES, "roberta": POOLER_NAMES, "distilbert": {}, "electra": {}},
 )
-CLASSIFIER = Head(
+CLASSIFIER = PretrainedHead(
     "ForSequenceClassification",
     "classify",
     {
@@ -65,9 +65,9 @@ CLASSIFIER = Head(
         "gpt2": {"score.weight": "head.score.weight"},  # without a bias
     },
 )
-TAG_HEAD = Head("ForTokenClassification", "tag", dict.fromkeys(_ALL, _WORD))
-SPAN_HEAD = Head("ForQuestionAnswering", "span", dict.fromkeys(_ENCODERS, _SPAN))
-MLM_HEAD = Head(
+TAG_HEAD = PretrainedHead("ForTokenClassification", "tag", dict.fromkeys(_ALL, _WORD))
+SPAN_HEAD = PretrainedHead("ForQuestionAnswering", "span", dict.fromkeys(_ENCODERS, _SPAN))
+MLM_HEAD = PretrainedHead(
     "ForMaskedLM",
     "masked",
     {
@@ -89,20 +89,20 @@ MLM_HEAD = Head(
         },
     },
 )
-PRETRAINING = Head(
+PRETRAINING = PretrainedHead(
     "ForPreTraining",
     "masked",
     {"bert": {**_BERT_WORDS, **POOLER_NAMES, "cls.seq_relationship.{p}": "head.next.{p}"}},
 )
-NEXT_SENTENCE = Head(
+NEXT_SENTENCE = PretrainedHead(
     "ForNextSentencePrediction",
     "pair-classify",
     {"bert": {**POOLER_NAMES, "cls.seq_relationship.{p}": "head.score.{p}"}},
 )
 NEXT_SENTENCE_LABELS = ("next", "random")  # the second text follows the first, or is random
-LM_HEAD = Head("LMHeadModel", "language", {"gpt2": {}})
+LM_HEAD = PretrainedHead("LMHeadModel", "language", {"gpt2": {}})
 HEADS = (CLASSIFIER, TAG_HEAD, SPAN_HEAD, MLM_HEAD, PRETRAINING, NEXT_SENTENCE, LM_HEAD, NO_HEAD)
-# Taught for something that no task here asks: what it is, and how its tensors begin.
+# Trained for something that is no task here: what it is, and the prefixes of its tensors.
 UNSUPPORTED = {
     "ElectraForPreTraining": ("which words were replaced", ("discriminator_predictions.",)),
     "GPT2DoubleHeadsModel": ("which of several texts goes on", ("multiple_choice_head.",)),
@@ -113,15 +113,15 @@ UNSUPPORTED = {
 }
 
 
-def class_of(config: Mapping[str, Any]) -> str:
-    """The class that a config.json names, or nothing."""
+def class_of(config: Mapping[str, Json]) -> str:
+    """Return the class that a config.json names, or ""."""
     listed = config.get("architectures")
     first = listed[0] if isinstance(listed, list) and listed else listed
     return first if isinstance(first, str) else ""
 
 
-def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
-    """The head that a config.json says its class has; none where it is silent."""
+def head_of(config: Mapping[str, Json], family: Family, where: str) -> PretrainedHead:
+    """Return the head of the class that a config.json names; NO_HEAD if it names none."""
     name = class_of(config)
     for head in HEADS:
         if name == family.title + head.suffix and family.kind in head.names:
@@ -132,14 +132,14 @@ def head_of(config: Mapping[str, Any], family: Family, where: str) -> Head:
         return LM_HEAD
     known = [family.title + head.suffix for head in HEADS if family.kind in head.names]
     raise UserError(
-        f"{where}: the head of {name} is not read; those of {', '.join(known)} are. To start from "
-        f"its network alone, save that with `{family.title}Model.from_pretrained(FOLDER)"
-        ".save_pretrained(OTHER)` of transformers, and give OTHER to --pretrained."
+        f"{where}: the head of {name} is not supported; those of {', '.join(known)} are. To use "
+        f"the network alone, save it in transformers with `{family.title}Model.from_pretrained("
+        "FOLDER).save_pretrained(OTHER)` and pass --pretrained OTHER."
     )
 
 
-def unsupported_note(config: Mapping[str, Any], family: Family) -> str:
-    """What to say of a class whose head has no task here; nothing of the others."""
+def unsupported_note(config: Mapping[str, Json], family: Family) -> str:
+    """Return a note if no task here uses the head of the class, else ""."""
     name = class_of(config)
     if name in UNSUPPORTED:
         requested = UNSUPPORTED[name][0]
@@ -147,11 +147,11 @@ def unsupported_note(config: Mapping[str, Any], family: Family) -> str:
     known = {family.title + head.suffix for head in HEADS if family.kind in head.names}
     if name in ("", f"{family.title}Model", *known):
         return ""
-    return f"only the network is kept: a head of {name} is not known here"
+    return f"only the network is kept: the head of {name} is unknown"
 
 
 def head_prefixes(family: Family) -> tuple[str, ...]:
-    """How the names of all tensors of its heads begin."""
+    """Return the prefixes of the names of all tensors of its heads."""
     tables = (head.names.get(family.kind, {}) for head in HEADS)
     starts = {theirs.split("{")[0] for table in tables for theirs in table}
     only = {start for _, starts in UNSUPPORTED.values() for start in starts}

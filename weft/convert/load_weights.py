@@ -1,4 +1,4 @@
-"""Weights put into a network of ours: every tensor in its place, or an error that names it."""
+"""Load weights into a network strictly: a missing or extra tensor is an error that names it."""
 
 from collections.abc import Mapping
 
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from weft.convert.tensors import join_names
 from weft.errors import UserError
 
-ORIGINAL = ".parametrizations.weight.original"  # a matrix whose change of low rank is learned
+ORIGINAL = ".parametrizations.weight.original"  # of a matrix with LoRA
 ADDED_PARAMETERS = ("mix.", ".parametrizations.weight.0.")  # not in checkpoints: scalar mix, LoRA
 
 
 def load_weights(
     network: nn.Module, weights: Mapping[str, Tensor], where: str, theirs: Mapping[str, str] = {}
 ) -> None:
-    """Copy weights into a network; `theirs` are their names as `where` has them."""
+    """Copy weights into a network; `theirs` are their names in the file `where`."""
     own = {
         name.replace(ORIGINAL, ".weight"): tensor
         for name, tensor in network.state_dict().items()
@@ -24,16 +24,15 @@ def load_weights(
     if missing := own.keys() - weights.keys():
         raise UserError(f"{where}: {len(missing)} tensors are missing: {join_names(missing)}.")
     if extra := weights.keys() - own.keys():
-        message = {theirs.get(name, name) for name in extra}
+        names = {theirs.get(name, name) for name in extra}
         raise UserError(
-            f"{where}: {len(message)} tensors have no place here: {join_names(message)}."
+            f"{where}: {len(names)} tensors are not of this network: {join_names(names)}."
         )
     for name, tensor in own.items():
-        given = weights[name]
-        if given.shape != tensor.shape:
+        if weights[name].shape != tensor.shape:
             raise UserError(
-                f"{where}: {theirs.get(name, name)} has the shape {tuple(given.shape)}, but its "
-                f"settings ask for {tuple(tensor.shape)}. They are not of one checkpoint."
+                f"{where}: {theirs.get(name, name)} has the shape {tuple(weights[name].shape)}, "
+                f"but its settings need {tuple(tensor.shape)}. They are of different checkpoints."
             )
     with torch.no_grad():
         for name, tensor in own.items():

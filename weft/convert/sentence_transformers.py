@@ -1,11 +1,12 @@
-"""Folders of sentence-transformers: how tokens become one vector, and how long a text may be."""
+"""Read and write the folders of sentence-transformers: pooling and maximum length."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.jsonio import JsonObject
 
 POOLS = {"mean": "mean", "cls": "first", "max": "max", "lasttoken": "last"}
 MODE_FLAGS = {
@@ -18,18 +19,26 @@ MODE_FLAGS = {
 }
 
 
+class PoolSpec(TypedDict, total=False):
+    """The [pool] section of a sentence encoder."""
+
+    kind: str
+    activation: str
+    normalise: bool
+
+
 @dataclass(frozen=True)
 class SentenceSettings:
-    """What a sentence-transformers folder says beside the network."""
+    """The settings of a sentence-transformers folder."""
 
     network: Path  # the folder of the network itself
-    pool: dict[str, Any]
-    limit: int = 0  # tokens of a text that are read, 0: as many as the network can
+    pool: PoolSpec
+    max_tokens: int = 0  # per text; 0: as many as the network can read
     lowercase: bool = False
 
 
 def read(folder: Path) -> SentenceSettings | None:
-    """What modules.json and the folders it names say; None where there is none."""
+    """Read modules.json and the folders it names; None if there is none."""
     path = folder / "modules.json"
     if not path.is_file():
         return None
@@ -43,35 +52,35 @@ def read(folder: Path) -> SentenceSettings | None:
     kinds = [kind for kind, _ in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
         raise UserError(
-            f"{path}: the modules {', '.join(kinds)}; only Transformer, Pooling and Normalize are "
-            "read, in this order."
+            f"{path}: the modules are {', '.join(kinds)}; only Transformer, Pooling and Normalize "
+            "are supported, in this order."
         )
     network, pooling = (_module_folder(folder, where, path) for _, where in modules[:2])
     pool = _read_pool(pooling / "config.json", normalise=len(kinds) == 3)
     declared = network / "sentence_bert_config.json"
     settings = _read_object(declared) if declared.is_file() else {}
-    limit = settings.get("max_seq_length") or 0
-    if type(limit) is not int or limit < 0:
-        raise UserError(f"{declared}: max_seq_length should be a whole number, got {limit!r}.")
-    return SentenceSettings(network, pool, limit, bool(settings.get("do_lower_case")))
+    max_tokens = settings.get("max_seq_length") or 0
+    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 0:
+        raise UserError(f"{declared}: max_seq_length should be a whole number, got {max_tokens!r}.")
+    return SentenceSettings(network, pool, max_tokens, bool(settings.get("do_lower_case")))
 
 
-def _module_folder(folder: Path, name: Any, path: Path) -> Path:
-    """The folder of a module, which must lie in the folder of the whole."""
+def _module_folder(folder: Path, name: object, path: Path) -> Path:
+    """Return the folder of a module; it must lie inside the checkpoint folder."""
     if not isinstance(name, str):
         raise UserError(f"{path}: a module's path should be a text, got {name!r}.")
-    place = folder / name
+    path_of_module = folder / name
     try:
-        inside = place.resolve().is_relative_to(folder.resolve())
+        inside = path_of_module.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):  # a null byte; links in a circle
         inside = False
     if not inside:
-        raise UserError(f"{path}: the module {name!r} lies outside its folder; it is not read.")
-    return place
+        raise UserError(f"{path}: the module {name!r} lies outside the folder and is not read.")
+    return path_of_module
 
 
-def to_files(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | None:
-    """The same files for a pool of ours, by name; None where sentence-transformers has no such."""
+def to_files(pool: PoolSpec, width: int, max_tokens: int) -> dict[str, object] | None:
+    """Return the files of a pool by name; None if sentence-transformers has no such pool."""
     names = {ours: theirs for theirs, ours in POOLS.items()}
     if pool["kind"] not in names:
         return None
@@ -87,34 +96,38 @@ def to_files(pool: dict[str, Any], width: int, limit: int) -> dict[str, Any] | N
             "word_embedding_dimension": width,
             **{old: name == chosen for old, name in MODE_FLAGS.items()},
         },
-        "sentence_bert_config.json": {"max_seq_length": limit or None, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": max_tokens or None, "do_lower_case": False},
     }
 
 
-def _read_pool(path: Path, normalise: bool) -> dict[str, Any]:
+def _read_pool(path: Path, normalise: bool) -> PoolSpec:
     declared = _read_object(path)
     mode = declared.get("pooling_mode")
     modes = [str(m) for m in (mode if isinstance(mode, list) else str(mode).split("+")) if mode]
     modes += [name for old, name in MODE_FLAGS.items() if declared.get(old)]
     if len(modes) != 1 or modes[0] not in POOLS:
-        metadata = "+".join(modes) or "nothing"
-        raise UserError(f"{path}: pools by {metadata}; read are {', '.join(POOLS)}, one at a time.")
-    spec = {"kind": POOLS[modes[0]]}
+        modes_text = "+".join(modes) or "none"
+        raise UserError(
+            f"{path}: the pooling mode is {modes_text}; supported is one of {', '.join(POOLS)}."
+        )
+    kind = POOLS[modes[0]]
     if not normalise:
-        return spec
-    if spec["kind"] == "last":
-        raise UserError(f"{path}: the last token, normalised, is not read; mean, cls and max are.")
-    return {**spec, "normalise": True}
+        return {"kind": kind}
+    if kind == "last":
+        raise UserError(
+            f"{path}: lasttoken with Normalize is not supported; mean, cls and max are."
+        )
+    return {"kind": kind, "normalise": True}
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> JsonObject:
     found = _read_json(path)
     if not isinstance(found, dict):
         raise UserError(f"{path}: expected an object, found {type(found).__name__}.")
     return found
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:  # the caller checks it
     try:
         return jsonio.read(path)
     except OSError as error:

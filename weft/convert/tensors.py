@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint folder: safetensors or weights-only pickles, whole or in shards."""
+"""Read the tensors of a checkpoint folder: safetensors or weights-only pickles, or shards."""
 
 import pickle
 import zipfile
@@ -22,19 +22,19 @@ Tensors = dict[str, Tensor]
 
 
 def read(folder: Path) -> Tensors:
-    """Every tensor of a folder by its name, all in full precision."""
+    """Read every tensor of a folder by name, in full precision."""
     files, placed = _weight_files(folder)
     found: Tensors = {}
     for file in files:
         here = _read_file(file)
         if twice := here.keys() & found.keys():
             raise UserError(
-                f"{file}: holds {join_names(twice)} again, which another shard has too."
+                f"{file}: {join_names(twice)} is in another shard, too. Download it again."
             )
         found |= here
     if lost := placed - found.keys():
         raise UserError(
-            f"{folder}: the index of the shards names {join_names(lost)}, which no shard holds. "
+            f"{folder}: the index lists {join_names(lost)}, but no shard contains it. "
             "Download the checkpoint again."
         )
     _check_other_format(files[0], found)
@@ -46,14 +46,14 @@ def _read_file(file: Path) -> Tensors:
 
 
 def _check_other_format(file: Path, found: Tensors) -> None:
-    """A folder may hold the same weights in both formats, but not two networks."""
+    """Raise UserError if a folder holds different weights in its two formats."""
     other = file.parent / WEIGHTS[1]
     if file.name != WEIGHTS[0] or not other.is_file():
         return
     try:
         theirs = _read_pickle(other)
     except UserError:
-        return  # it is not what is read
+        return  # it is not used
     differ = {n for n in found.keys() & theirs.keys() if not _equal_tensors(found[n], theirs[n])}
     if differ:
         raise UserError(
@@ -63,7 +63,7 @@ def _check_other_format(file: Path, found: Tensors) -> None:
 
 
 def _equal_tensors(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are one, perhaps rounded."""
+    """Return whether two tensors are equal, up to rounding if their types differ."""
     if one.shape != other.shape:
         return False
     if one.dtype == other.dtype:
@@ -72,14 +72,14 @@ def _equal_tensors(one: Tensor, other: Tensor) -> bool:
 
 
 def join_names(names: Sequence[str] | set[str]) -> str:
-    """Some names for a message, and how many more there are."""
+    """Format names for a message: the first few, and the number of the rest."""
     shown = ", ".join(f"{name:.60}" for name in sorted(names)[:MAX_NAMES_SHOWN])
     rest = len(names) - MAX_NAMES_SHOWN
     return f"{shown}, … ({rest} more)" if rest > 0 else shown
 
 
 def _weight_files(folder: Path) -> tuple[list[Path], set[str]]:
-    """The weight files of a folder: one, or the shards of an index and the tensors it names."""
+    """Return the weight files of a folder, and the tensors that an index of shards lists."""
     for name in WEIGHTS:
         if (folder / name).is_file():
             return [folder / name], set()
@@ -93,18 +93,18 @@ def _weight_files(folder: Path) -> tuple[list[Path], set[str]]:
             raise UserError(f"{index}: damaged ({error!r:.200}). Download it again.") from None
         for shard in shards:
             if shard.parent != folder or not shard.is_file():
-                raise UserError(f"{index} names {shard.name}, which is missing. Download it again.")
+                raise UserError(f"{index} lists {shard.name}, which is missing. Download it again.")
         if not shards:
-            raise UserError(f"{index}: names no shard. Download it again.")
+            raise UserError(f"{index}: lists no shard. Download it again.")
         return shards, set(placed)
     raise UserError(
-        f"{folder}: no weights: there is no {WEIGHTS[0]} and no {WEIGHTS[1]} in it, whole or in "
-        "shards. (TensorFlow and Flax files are not read.)"
+        f"{folder}: no weights: neither {WEIGHTS[0]} nor {WEIGHTS[1]}, whole or in shards. "
+        "(TensorFlow and Flax files are not supported.)"
     )
 
 
 def read_safetensors(file: Path) -> Tensors:
-    """The tensors of a .safetensors file."""
+    """Read the tensors of a .safetensors file."""
     try:
         read_header(file)
         return load_file(file)
@@ -115,7 +115,7 @@ def read_safetensors(file: Path) -> Tensors:
 
 
 def _read_pickle(file: Path) -> Tensors:
-    """A file of torch.save; anything in it but tensors and plain containers is refused unread."""
+    """Read a file of torch.save; anything but tensors and plain containers is refused."""
     try:
         # Only the newer format can be mapped into memory.
         saved = torch.load(
@@ -124,8 +124,8 @@ def _read_pickle(file: Path) -> Tensors:
     except pickle.UnpicklingError as error:
         reason = " ".join(str(error).split("\n")[0].split())
         raise UserError(
-            f"{file}: refused, since it holds more than weights and could run code of its own "
-            f"({reason[:200]}). Nothing in it was run. Ask for a .safetensors file."
+            f"{file}: refused, because it holds more than weights and could run code "
+            f"({reason[:200]}). Nothing in it was run. Get a .safetensors file instead."
         ) from None
     except MemoryError:
         raise
@@ -141,7 +141,7 @@ def _read_pickle(file: Path) -> Tensors:
     claimed = sum(tensor.numel() * tensor.element_size() for tensor in saved.values())
     if claimed > 4 * file.stat().st_size:
         raise UserError(
-            f"{file}: refused, since its tensors claim {claimed:,} bytes, and the file has "
+            f"{file}: refused, because its tensors claim {claimed:,} bytes and the file has "
             f"{file.stat().st_size:,}."
         )
     return dict(saved)

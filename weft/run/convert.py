@@ -60,7 +60,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
 def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor, dict[str, Any]]:
     """Return a checkpoint as a model, and the record of its conversion."""
     section, space = _task_and_labels(checkpoint)
-    data = {"max_tokens": checkpoint.sentence.limit} if checkpoint.sentence else {}
+    data = {"max_tokens": checkpoint.sentence.max_tokens} if checkpoint.sentence else {}
     tokenizer = checkpoint.tokenizer
     sections = {
         **checkpoint.sections(),

@@ -83,7 +83,7 @@ def _open_hub_folder(folder: Path) -> PretrainedSource:
         )
     speaks = found.family.embedder == "gpt"
     return PretrainedSource(
-        folder, found.embedder, found.decoder if speaks else None,
+        folder, dict(found.embedder), found.decoder if speaks else None,
         {"kind": "cls", "activation": ACTIVATION.get(found.family.kind)},
         {"kind": kind_of(found.tokenizer), "path": str(path)}, partial(_hub_weights, found),
     )  # fmt: skip
