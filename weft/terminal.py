@@ -1,4 +1,4 @@
-"""Text for a terminal: what data files hold is shown, and never obeyed."""
+"""Print untrusted text to a terminal with control characters escaped."""
 
 import sys
 from collections.abc import Iterable
@@ -12,32 +12,32 @@ from weft.errors import escape_control
 
 
 class Terminal(Console):
-    """A console that spells out control characters and takes no text for markup or emoji codes."""
+    """A console that escapes control characters and reads no markup or emoji codes in texts."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:  # those of rich.Console
         stream = sys.stderr if options.get("stderr") else sys.stdout
-        # Past the guard: the colours of this console are its own.
+        # Past the filter, which would escape this console's colours.
         options.setdefault("file", getattr(stream, "rich_proxied_file", stream))
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
-    def render_str(self, text: str, **options: Any) -> Text:
-        """Spell them out in a plain string before its width is measured, as a table does."""
+    def render_str(self, text: str, **options: Any) -> Text:  # those of rich.Console
+        """Escape a plain string before its width is measured, as in a table."""
         return super().render_str(escape_control(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render as always, with the control characters of texts spelled out."""
+        """Render with the control characters of texts escaped."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else escape_control(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
 
 class TerminalFilter:
-    """A stream to a terminal that spells out control characters; all else is the stream's own."""
+    """A stream to a terminal that escapes control characters and delegates everything else."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # as rich calls what it writes to itself
+        self.rich_proxied_file = stream  # the name rich looks for
 
     def write(self, text: str) -> int:
         self.rich_proxied_file.write(escape_control(text))
@@ -47,15 +47,12 @@ class TerminalFilter:
         for line in lines:
             self.write(line)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.rich_proxied_file, name)
 
 
 def install_filter() -> None:
-    """Put a guard before standard output and error where they are terminals.
-
-    What goes into a file or a pipe stays as it is.
-    """
+    """Filter standard output and error where they are terminals; files and pipes stay raw."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty() and not isinstance(stream, TerminalFilter):

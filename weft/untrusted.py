@@ -4,7 +4,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
 
 from weft.errors import UserError
 
@@ -38,7 +37,7 @@ def parse_integer(text: str) -> int | None:
     return int(text) if plain else None
 
 
-def has_surrogate(value: Any) -> bool:
+def has_surrogate(value: object) -> bool:
     """Return whether a value contains a text with half of a surrogate pair.
 
     JSON can spell one ("\\ud800"); no file of UTF-8 can hold it.

@@ -109,7 +109,7 @@ def test_formats_and_columns(tmp_path):
     [
         (["nothing.csv"], "nothing.csv: no such file"),
         (["-"], "Save standard input to a file first."),
-        (["a.csv", "--limit", "0"], "--limit must be 1 or more words, got 0."),
+        (["a.csv", "--max-words", "0"], "--max-words must be 1 or more words, got 0."),
         (["a.csv", "--format", "cvs"], "Did you mean 'csv'?"),
         (["a.csv", "--label", "lable"], "no 'lable' column"),
     ],

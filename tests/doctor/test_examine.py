@@ -112,7 +112,7 @@ def test_conflicting_labels_are_found_across_splits():
     ],
 )
 def test_odd_texts(kind, text, title):
-    told = found(look(with_row(13, text=text), limit=17), kind)
+    told = found(look(with_row(13, text=text), max_words=17), kind)
     assert told.title == title
     assert told.places[0].where == "train.csv:14"
 

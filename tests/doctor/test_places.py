@@ -22,7 +22,7 @@ def test_json_lists_every_place(tmp_path):
     rows += [f"pos\tword{i}" for i in range(30)]
     rows += [f"neg\tpart {'long ' * 40} {i}" for i in range(25)]
     path.write_text("\n".join(rows) + "\n", "utf-8")
-    found = check(path, "--no-near", "--limit", "20")
+    found = check(path, "--no-near", "--max-words", "20")
     for kind, count in (("duplicate", 48), ("long", 25)):
         one = finding(found, kind)
         assert (one["count"], len(one["places"])) == (count, count)

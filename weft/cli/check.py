@@ -38,7 +38,7 @@ def check(
         typer.Option(help="classify, tag, seq2seq, pair-classify, …; default: detected."),
     ] = "",
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl, …; default: detected.")] = "",
-    limit: Annotated[int, typer.Option(help="Words of a text that the model will read.")] = 512,
+    max_words: Annotated[int, typer.Option(help="Words per text that the model will read.")] = 512,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: Annotated[str, typer.Option(help="Write the findings to this HTML page.")] = "",
     fix: Annotated[
@@ -60,7 +60,7 @@ def check(
 
     first, second, third = (options.column(column) for column in (text, text_pair, label))
     known = options.label_names(names) or ()
-    found = open_for_check(files, first, second, third, target, task, format, limit, known)
+    found = open_for_check(files, first, second, third, target, task, format, max_words, known)
     for line in found.lines:
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
@@ -69,7 +69,7 @@ def check(
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix does not write matrices. Leave out --fix.")
     with counting("texts") as count:
-        seen = examine_files(found, task, limit, near, None if as_json else PLACES, count)
+        seen = examine_files(found, task, max_words, near, None if as_json else PLACES, count)
     diagnosis = seen.diagnosis
     fixed = None
     if fix:
@@ -79,18 +79,18 @@ def check(
     if html:
         from weft.report.pages.check import render_page
 
-        write_text(html, render_page(diagnosis.first(PLACES), limit), errors="replace")
+        write_text(html, render_page(diagnosis.first(PLACES), max_words), errors="replace")
     if as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False))
         for line in fixed.lost if fixed else ():
             typer.echo(line, err=True)
     else:
-        _show(diagnosis, limit, html, fixed)
+        _show(diagnosis, max_words, html, fixed)
     if diagnosis.worst == "error":
         raise typer.Exit(1)
 
 
-def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "FixResult | None") -> None:
+def _show(diagnosis: "Diagnosis", max_words: int, html: str, fixed: "FixResult | None") -> None:
     from weft.terminal import Terminal
 
     console = Terminal(soft_wrap=True)
@@ -98,7 +98,7 @@ def _show(diagnosis: "Diagnosis", limit: int, html: str, fixed: "FixResult | Non
         _show_finding(console, finding)
     if not diagnosis.findings:
         console.print("No problems found.", style="green")
-    _show_tables(console, diagnosis, limit)
+    _show_tables(console, diagnosis, max_words)
     if html:
         console.print(f"page: {html}", markup=False)
     if fixed is not None:
@@ -127,7 +127,7 @@ def _show_finding(console: "Console", finding: "Finding") -> None:
     console.print(Text(f"        {finding.fix}", "italic"))
 
 
-def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
+def _show_tables(console: "Console", diagnosis: "Diagnosis", max_words: int) -> None:
     from rich.table import Table
 
     console.print()
@@ -137,7 +137,7 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
     nothing = () if diagnosis.words else ("labels",)  # texts that are written have none
     columns = ("rows", *(named or nothing), "median words", "99 %", "longest")
     table.add_column("split")
-    for name in (*columns, f"over {limit:,}"):
+    for name in (*columns, f"over {max_words:,}"):
         table.add_column(name, justify="right")
     for split, rows in diagnosis.rows.items():
         length = diagnosis.lengths.get(split, {})
@@ -147,7 +147,7 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
         over = f"{100 * length.get('beyond', 0):.1f} %"
         table.add_row(split, f"{rows:,}", *(f"{n:,}" for n in names), *figures, over)
     console.print(table)
-    _show_words(console, diagnosis, limit)
+    _show_words(console, diagnosis, max_words)
     for kind, counted in named.items():
         shown = list(counted.items())[:LABELS]
         summary = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
@@ -159,14 +159,14 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", limit: int) -> None
         console.print(f"scripts: {summary}", markup=False)
 
 
-def _show_words(console: "Console", diagnosis: "Diagnosis", limit: int) -> None:
+def _show_words(console: "Console", diagnosis: "Diagnosis", max_words: int) -> None:
     """Print target lengths and the vocabulary of each side."""
     from rich.table import Table
 
     if diagnosis.targets:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("targets")
-        for name in ("median words", "99 %", "longest", f"over {limit:,}"):
+        for name in ("median words", "99 %", "longest", f"over {max_words:,}"):
             table.add_column(name, justify="right")
         for split, length in diagnosis.targets.lengths.items():
             figures = (f"{length.get(key, 0):,.0f}" for key in ("median", "p99", "max"))

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from weft.doctor.checks.duplicates import DuplicateIndex
 from weft.doctor.diagnose import diagnose, remove_fix_hints
 from weft.doctor.finding import Diagnosis
-from weft.doctor.formats.files import PARALLEL, holds_labels, open_files
+from weft.doctor.formats.files import PARALLEL, Files, holds_labels, open_files
 from weft.doctor.survey import Survey, survey_sources
 from weft.errors import UserError
 from weft.registry import check_types
@@ -18,7 +17,7 @@ from weft.text.read import Columns
 class Examination:
     """The diagnosis of files, with the intermediate results that --fix needs."""
 
-    files: Any  # the opened files
+    files: Files
     survey: Survey
     copies: DuplicateIndex
     diagnosis: Diagnosis
@@ -34,7 +33,7 @@ def check(
     target: str = "",
     task: str = "",
     format: str = "",
-    limit: int = 512,
+    max_words: int = 512,
     near: bool = True,
 ) -> Diagnosis:
     """Find faults in labelled texts, pairs, tagged words, spans and trees.
@@ -42,8 +41,8 @@ def check(
     Two files are train and test, three train, dev and test. Columns are names or positions.
     """
     listed = [files] if isinstance(files, str) else list(files)
-    opened = open_for_check(listed, text, other, label, target, task, format, limit)
-    return examine_files(opened, task, limit, near).diagnosis
+    opened = open_for_check(listed, text, other, label, target, task, format, max_words)
+    return examine_files(opened, task, max_words, near).diagnosis
 
 
 def open_for_check(
@@ -54,12 +53,12 @@ def open_for_check(
     target: str,
     task: str,
     format: str,
-    limit: int,
-    names: Any = (),
-) -> Any:
+    max_words: int,
+    names: Sequence[str] = (),
+) -> Files:
     """Open files for checking."""
-    if limit < 1:
-        raise UserError(f"--limit must be 1 or more words, got {limit}.")
+    if max_words < 1:
+        raise UserError(f"--max-words must be 1 or more words, got {max_words}.")
     requested = [None if column == "" else column for column in (text, label, other)]
     columns = Columns(
         requested[0], requested[1], text_pair=requested[2], label_is_text=task == "seq2seq"
@@ -68,9 +67,9 @@ def open_for_check(
 
 
 def examine_files(
-    files: Any,
+    files: Files,
     task: str,
-    limit: int,
+    max_words: int,
     near: bool,
     max_places: int | None = None,
     on_progress: Callable[[int], None] = lambda rows: None,
@@ -81,7 +80,7 @@ def examine_files(
     paired = True if texts or task == "seq2seq" else None if not task else False
     surveyed = survey_sources(files.sources, on_progress, paired)
     diagnosis, duplicates = diagnose(
-        surveyed, files.paths, limit, near, files.tallies, files.findings, max_places
+        surveyed, files.paths, max_words, near, files.tallies, files.findings, max_places
     )  # fmt: skip
     return Examination(
         files, surveyed, duplicates, remove_fix_hints(diagnosis) if parallel else diagnosis

@@ -24,7 +24,7 @@ def examine(
     sources: Mapping[str, ExampleSource],
     files: Mapping[str, str] | None = None,
     *,
-    limit: int = 512,
+    max_words: int = 512,
     near: bool = True,
     on_progress: ProgressCallback = lambda rows: None,
     tallies: Mapping[str, SkipCounter] | None = None,
@@ -38,14 +38,14 @@ def examine(
     are target texts, None to detect it.
     """
     return diagnose(
-        survey_sources(sources, on_progress, pairs), files, limit, near, tallies, extra
+        survey_sources(sources, on_progress, pairs), files, max_words, near, tallies, extra
     )[0]
 
 
 def diagnose(
     survey: Survey,
     files: Mapping[str, str] | None,
-    limit: int,
+    max_words: int,
     near: bool,
     tallies: Mapping[str, SkipCounter] | None = None,
     extra: tuple[Finding, ...] = (),
@@ -74,19 +74,19 @@ def diagnose(
         findings.append(_skipped_check(error))
     pending.extend(targets.check_targets(survey))
     pending.extend(sentence_pairs.check_pairs(survey))
-    pending.extend(_check_rows(survey, limit))
+    pending.extend(_check_rows(survey, max_words))
     findings.extend(complete_findings(pending, survey, max_places))
     findings = [replace(finding, places=finding.places[:max_places]) for finding in findings]
     result = Diagnosis(
         files=dict(files or {}),
         rows={split.name: split.rows for split in survey.splits},
         findings=sort_by_level(findings),
-        lengths={s.name: rows.length_stats(s.lengths, limit) for s in survey.splits},
+        lengths={s.name: rows.length_stats(s.lengths, max_words) for s in survey.splits},
         histogram=rows.length_histogram({s.name: s.lengths for s in survey.splits}),
         labels=_count_labels(survey, ""),
         scripts=rows.count_scripts(survey),
         layers={kind: table for kind in NOUNS if (table := _count_labels(survey, kind))},
-        targets=_target_lengths(survey, limit),
+        targets=_target_lengths(survey, max_words),
         words=_count_words(survey),
     )
     return result, duplicate_index
@@ -108,13 +108,13 @@ def _count_labels(survey: Survey, kind: str) -> dict[str, dict[str, int]]:
     }
 
 
-def _target_lengths(survey: Survey, limit: int) -> Targets | None:
+def _target_lengths(survey: Survey, max_words: int) -> Targets | None:
     if survey.pairs is None:
         return None
     counts_by_split: dict[str, Mapping[int, int]] = {
         split.name: survey.pairs.lengths.get(split.name, {}) for split in survey.splits
     }
-    lengths = {name: rows.length_stats(table, limit) for name, table in counts_by_split.items()}
+    lengths = {name: rows.length_stats(table, max_words) for name, table in counts_by_split.items()}
     return Targets(lengths, rows.length_histogram(counts_by_split))
 
 
@@ -156,10 +156,10 @@ def _check_consistency(survey: Survey) -> Iterator[PendingFinding]:
         yield PendingFinding("odd tag", "note", title, len(inconsistent), spots, fix)
 
 
-def _check_rows(survey: Survey, limit: int) -> Iterator[PendingFinding]:
+def _check_rows(survey: Survey, max_words: int) -> Iterator[PendingFinding]:
     yield from _check_consistency(survey)
     yield from rows.check_texts(survey)
-    yield from rows.check_lengths(survey, limit)
+    yield from rows.check_lengths(survey, max_words)
     yield from rows.check_scripts(survey)
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
+
+from weft.jsonio import JsonObject
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -96,7 +98,7 @@ class Diagnosis:
         kept = tuple(replace(finding, places=finding.places[:count]) for finding in self.findings)
         return replace(self, findings=kept)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return plain dicts, lists and numbers."""
         return asdict(self)
 

@@ -245,7 +245,8 @@ def _repeated_rows(
     _, first = np.unique(keys, return_index=True)
     again = np.ones(len(rows), bool)
     again[first] = False
-    return rows[again]
+    repeated: np.ndarray = rows[again]
+    return repeated
 
 
 def _clean_rows(

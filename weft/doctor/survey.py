@@ -48,8 +48,8 @@ class Split:
     twice: RowTally = field(default_factory=RowTally)  # pairs of equal texts
     labels: dict[str, RowTally] = field(default_factory=dict)
     layers: dict[str, dict[str, RowTally]] = field(default_factory=dict)  # annotations, by kind
-    words: array = field(default_factory=lambda: array("i"))  # word count of each non-empty text
-    filled: array = field(default_factory=lambda: array("q"))  # the rows of these texts
+    words: "array[int]" = field(default_factory=lambda: array("i"))  # of each non-empty text
+    filled: "array[int]" = field(default_factory=lambda: array("q"))  # the rows of these texts
 
     def longer_than(self, words: float) -> list[tuple[int, int]]:
         """Return (words, row) of texts with more words, the longest first."""
@@ -244,7 +244,9 @@ def survey_sources(
     return out or Survey()
 
 
-def reread_rows(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) -> dict:
+def reread_rows(
+    splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]
+) -> dict[tuple[str, int], Example]:
     """Return {(split, row): Example} for the rows that findings show."""
     out: dict[tuple[str, int], Example] = {}
     for split in splits:
@@ -262,8 +264,10 @@ def reread_rows(splits: Iterable[Split], wanted: Mapping[str, Iterable[int]]) ->
 
 def parse_number(label: Label) -> float | None:
     """Return a label as a finite number, if it is one."""
+    if not isinstance(label, (str, float, int)):
+        return None
     try:
-        value = float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        value = float(label)
+    except ValueError:
         return None
     return value if math.isfinite(value) else None

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.errors import UserError
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ class Example:
     places: tuple[tuple[int, int], ...] = ()  # (start, end) of each word in the text
     tree: Tree | None = None  # if the file has trees
     fields: tuple[tuple[str, str], ...] = ()  # slots and values of a record
-    vectors: Any = field(default=None, compare=False)  # (T, F), the matrix the text refers to
+    vectors: "npt.ArrayLike | None" = field(
+        default=None, compare=False
+    )  # (T, F), the matrix the text refers to
     other: str | None = None  # second text of a pair
 
     @property
@@ -115,7 +120,7 @@ def join_pair(text: str, other: str) -> str:
     return f"{text}{PAIR_SEPARATOR}{other}"
 
 
-def parse_label(value: Any) -> Label:
+def parse_label(value: object) -> Label:
     """Convert a typed label (JSON, Parquet) to a Label."""
     if value is None or isinstance(value, str):
         return value
@@ -134,17 +139,16 @@ def parse_label(value: Any) -> Label:
     raise UserError(f"the label must be a text, a number or a list of texts, found {value!r:.40}.")
 
 
-def parse_answers(value: Any) -> GoldAnswers | None:
+def parse_answers(value: object) -> GoldAnswers | None:
     """Parse SQuAD answers, [{"text": …, "answer_start": …}, …] or the same as columns."""
     if isinstance(value, Mapping) and {"text", "answer_start"} <= set(value):
-        columns: Any = value["text"], value["answer_start"]
-        if not all(isinstance(column, list) for column in columns):
-            columns = [columns[0]], [columns[1]]
+        texts, starts = value["text"], value["answer_start"]
+        if not isinstance(texts, list) or not isinstance(starts, list):
+            texts, starts = [texts], [starts]
     elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
-        columns = [[one.get(key) for one in value] for key in ("text", "answer_start")]
+        texts, starts = ([one.get(key) for one in value] for key in ("text", "answer_start"))
     else:
         return None
-    texts, starts = columns
     try:
         if len(texts) != len(starts) or not all(isinstance(text, str) for text in texts):
             raise ValueError

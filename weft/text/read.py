@@ -9,7 +9,8 @@ from pathlib import Path
 from weft.errors import UserError
 from weft.registry import check_types
 from weft.text.annotation import trees
-from weft.text.columns import NO_LABEL, Columns, TableLayout, layout_from_names, layout_from_rows
+from weft.text.columns import NO_LABEL, TableLayout, layout_from_names, layout_from_rows
+from weft.text.columns import Columns as Columns
 from weft.text.example import Example, Label, SkipCounter, parse_label
 from weft.text.formats.brackets import read_brackets
 from weft.text.formats.csv import (
@@ -293,14 +294,13 @@ def _read_json_rows(source: LineSource, options: _ReadOptions, keys: Keys) -> It
         other = second_text(row, keys.other)
         if type(label) is not str or other is not None or keys.extra_labels:
             try:
+                start = None if keys.answer_start is None else row.get(keys.answer_start)
                 label = parse_label(label)
                 if keys.extra_labels:
                     label = add_references(
                         label, [to_cell(row.get(key)) for key in keys.extra_labels]
                     )
-                label = locate_answers(
-                    label, other, row.get(keys.answer_start), keys.answers_in_text
-                )
+                label = locate_answers(label, other, start, keys.answers_in_text)
             except UserError as error:
                 bad_rows.report(fault_kind(error), number, str(error))
                 continue

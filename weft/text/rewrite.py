@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from weft.errors import UserError
 from weft.storage import atomic_write
@@ -131,7 +131,7 @@ def _rewrite_jsonl(
     end = _detect_line_end(source)
     for example, line in _match_rows(examples, source.lines(_ignore_bad_rows(source))):
         row = json.loads(line)
-        changed: dict[str, Any] = {}
+        changed: dict[str, object] = {}
         if row[text] != example.text:
             changed[text] = example.text
         answers = isinstance(example.label, GoldAnswers)  # of the passage, which does not change
@@ -145,7 +145,7 @@ def _rewrite_jsonl(
         out.write(line + end)
 
 
-def _to_json(label: Label) -> Any:
+def _to_json(label: Label) -> object:
     return list(label) if isinstance(label, tuple) else label
 
 

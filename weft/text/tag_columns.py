@@ -89,7 +89,8 @@ def _resolve_requested(
     try:
         for name in tag_names:
             layout.index_of(name)
-        return tuple(None if c is None else layout.index_of(c) for c in (words, tags))  # type: ignore[return-value]
+        found = [None if column is None else layout.index_of(column) for column in (words, tags)]
+        return found[0], found[1]
     except UserError as error:
         raise UserError(f"{sample.file}: {error}") from None
 
@@ -110,9 +111,10 @@ def _column_reference(sample: ColumnSample, column: int | None, by_name: bool) -
 
 def _find_tags(samples: Sequence[ColumnSample]) -> int | list[int]:
     """Return the tag column of all files: one position, or one per file if headers name them."""
+    tags = [columns[1] for sample in samples if (columns := sample.columns_by_name())]
     if _all_have_names(samples):
-        return [sample.columns_by_name()[1] for sample in samples]  # type: ignore[index]
-    named = {columns[1] for sample in samples if (columns := sample.columns_by_name())}
+        return tags
+    named = set(tags)
     if len(named) == 1 and all(sample.columns_by_name() for sample in samples):
         return named.pop()
     count = min(len(sample.columns) for sample in samples)

@@ -114,7 +114,8 @@ def _number_words(words: np.ndarray, owner: np.ndarray, texts: int) -> np.ndarra
     """The words of each text counted from 0, without those that are only whitespace."""
     wide = int(words.max(initial=0)) + 1
     kinds, numbers = np.unique(owner * wide + words, return_inverse=True)
-    return numbers - np.searchsorted(kinds, np.arange(texts) * wide)[owner]
+    counted: np.ndarray = numbers - np.searchsorted(kinds, np.arange(texts) * wide)[owner]
+    return counted
 
 
 @cache
@@ -150,4 +151,5 @@ def _extend_ends(starts: np.ndarray, ends: np.ndarray, space: np.ndarray) -> np.
     next_space = np.append(np.minimum.accumulate(here[::-1])[::-1], len(space))
     following = np.searchsorted(starts, ends, side="left")
     next_start = np.append(starts, len(space))[following]
-    return np.maximum(ends, np.minimum(next_start, next_space[ends]))
+    extended: np.ndarray = np.maximum(ends, np.minimum(next_start, next_space[ends]))
+    return extended

@@ -1,27 +1,30 @@
-"""The words of plain text, for models that were taught with words that a file had cut."""
+"""Split plain text into words, for models trained on text that a file had split."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.tokens import word_pattern
 from weft.tokens.tokenizer import replace_surrogates
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import Split
 
 Offsets = tuple[tuple[int, int], ...]
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """(start, end) of each word."""
+    """Return (start, end) of each word."""
     return [span for _, span in _splitter().pre_tokenize_str(replace_surrogates(text))]
 
 
 def split_words(text: str) -> tuple[tuple[str, ...], Offsets]:
-    """The words of a text, and (start, end) of each."""
-    places = tuple(word_spans(text))
-    return tuple([text[start:end] for start, end in places]), places
+    """Split a text into words; also return (start, end) of each."""
+    offsets = tuple(word_spans(text))
+    return tuple([text[start:end] for start, end in offsets]), offsets
 
 
 @cache
-def _splitter() -> Any:
+def _splitter() -> "Split":
     import tokenizers
     from tokenizers.pre_tokenizers import Split
 

@@ -9,10 +9,10 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.jsonio import Json, JsonObject
 
 MAX_GROWTH = (
     128  # times that a text may grow; the longest entry of SentencePiece's NFKC is 33 bytes
@@ -52,10 +52,10 @@ def check(text: str, where: str) -> None:
                 "not load such a tokenizer."
             )
     _check_model(data["model"], where)
-    _check_all_ids(data, where)
+    _check_all_ids(data["model"], data.get("added_tokens"), where)
 
 
-def _check_model(model: dict[str, Any], where: str) -> None:
+def _check_model(model: JsonObject, where: str) -> None:
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, int) and longest > MAX_WORD_CHARACTERS:
         raise UserError(
@@ -69,20 +69,19 @@ def _check_model(model: dict[str, Any], where: str) -> None:
             raise UserError(f"{where}: {name} has {message}.")
 
 
-def _check_all_ids(data: dict[str, Any], where: str) -> None:
+def _check_all_ids(model: JsonObject, added: Json, where: str) -> None:
     """Check the ids of the model and of the tokens that were added to it."""
-    vocabulary = data["model"].get("vocab")
+    vocabulary = model.get("vocab")
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
     entries = len(vocabulary) if isinstance(vocabulary, (dict, list)) else 0
-    added = data.get("added_tokens")
     if isinstance(added, list):
         ids += [one.get("id") for one in added if isinstance(one, dict)]
         entries += len(added)
     check_ids(ids, entries, where)
 
 
-def check_ids(ids: Iterable[Any], entries: int, where: str) -> None:
-    """Refuse ids far beyond the number of entries: each id up to the largest has a place."""
+def check_ids(ids: Iterable[Json], entries: int, where: str) -> None:
+    """Refuse ids far beyond the number of entries: the table has a row for each id up to them."""
     largest = max((i for i in ids if isinstance(i, int)), default=0)
     if largest > MAX_IDS_PER_ENTRY * entries + SPARE_IDS:
         raise UserError(
@@ -91,8 +90,8 @@ def check_ids(ids: Iterable[Any], entries: int, where: str) -> None:
         )
 
 
-def _patterns(data: Any) -> Iterator[str]:
-    """Every regular expression in a file."""
+def _patterns(data: Json) -> Iterator[str]:
+    """Yield every regular expression in a file."""
     if isinstance(data, dict):
         for name, value in data.items():
             if name == "Regex" and isinstance(value, str):
@@ -104,7 +103,7 @@ def _patterns(data: Any) -> Iterator[str]:
             yield from _patterns(value)
 
 
-def _growth(part: Any) -> float:
+def _growth(part: Json) -> float:
     """Return the most times that a text can grow by what a file chooses freely."""
     if not isinstance(part, dict):
         return 1
@@ -128,11 +127,11 @@ def _growth(part: Any) -> float:
     return out
 
 
-def _longest_entry(blob: Any) -> int:
-    """Return the bytes of the longest text that a map of SentencePiece can put for a character."""
+def _longest_entry(blob: Json) -> int:
+    """Return the bytes of the longest text that a SentencePiece map can put for a character."""
     try:
-        data = base64.b64decode(blob or "", validate=False)
-    except (TypeError, ValueError, binascii.Error):
+        data = base64.b64decode(blob if isinstance(blob, str) else "", validate=False)
+    except (ValueError, binascii.Error):
         return 1
     start = 4 + int.from_bytes(data[:4], "little")
     return max(map(len, data[start:].split(b"\0")), default=1) or 1

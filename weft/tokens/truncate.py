@@ -1,11 +1,13 @@
-"""Texts longer than the limit: which tokens are read, decided in the open."""
+"""Truncation policies: which tokens of a text longer than the limit are read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from weft.errors import UserError, unknown_name
+from weft.jsonio import Json
 
 Policy = Literal["error", "head", "tail", "head+tail", "windows"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 DEFAULT_OVERLAP = 0.25  # of a window that it shares with the next
 DEFAULT_MAX_CHARACTERS = 100_000  # per text, where a model has no limit
 
@@ -13,13 +15,13 @@ DEFAULT_MAX_CHARACTERS = 100_000  # per text, where a model has no limit
 def split_windows(
     length: int, limit: int, policy: Policy, overlap: float = DEFAULT_OVERLAP, where: str = ""
 ) -> list[list[slice]]:
-    """The windows to read of a text of `length` tokens, each at most `limit` tokens in all.
+    """Return the windows of a text of `length` tokens, each at most `limit` tokens in all.
 
     A window is a list of slices in the order of the text: two for "head+tail", else one. Only
     "windows" gives several; neighbours share `overlap` of the limit, the last two maybe more.
     """
-    if policy not in get_args(Policy):
-        raise unknown_name("truncation", policy, get_args(Policy), "data.truncate")
+    if policy not in POLICIES:
+        raise unknown_name("truncation", policy, POLICIES, "data.truncate")
     if limit < 1:
         raise UserError(f"data.max_tokens should be 1 or more, got {limit}.")
     if not 0 <= overlap < 1:
@@ -63,7 +65,7 @@ def shorten_text(text: str, most: int, policy: Policy, where: str = "") -> tuple
     return text[:most], most, left
 
 
-def load_length_limits(data: Mapping[str, Any]) -> tuple[int, Policy]:
+def load_length_limits(data: Mapping[str, Json]) -> tuple[int, Policy]:
     """Return a saved model's limit of characters per text and its truncation policy."""
     characters, policy = (
         data.get("max_characters", DEFAULT_MAX_CHARACTERS),
@@ -71,9 +73,10 @@ def load_length_limits(data: Mapping[str, Any]) -> tuple[int, Policy]:
     )
     if type(characters) is not int or characters < 0:
         raise UserError(f"data.max_characters should be 0 or more, got {characters!r}.")
-    if policy not in get_args(Policy):
-        raise unknown_name("truncation", str(policy), get_args(Policy), "data.truncate")
-    return characters, policy
+    for known in POLICIES:
+        if policy == known:
+            return characters, known
+    raise unknown_name("truncation", str(policy), POLICIES, "data.truncate")
 
 
 def coverage(length: int, windows: Sequence[Sequence[slice]]) -> float:

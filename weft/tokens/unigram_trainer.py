@@ -121,7 +121,8 @@ class Lattice:
         for low, high in self._blocks(self.target):
             reach = best[self.source[low:high]] + score[self.piece[low:high]]
             np.maximum.at(best, self.target[low:high], reach)
-        return best[self.last]
+        scores: np.ndarray = best[self.last]
+        return scores
 
     def _sweep(
         self,
@@ -183,4 +184,5 @@ def _seed_pieces(words: dict[str, int], letters: Sequence[str], most: int) -> li
 def _normalise(expected: np.ndarray) -> np.ndarray:
     """Probabilities; a little is left to each piece, so that every word can still be cut."""
     floored = np.maximum(expected, 1e-3)
-    return floored / floored.sum()
+    probs: np.ndarray = floored / floored.sum()
+    return probs

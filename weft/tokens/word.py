@@ -11,6 +11,7 @@ from weft.tokens.tokenizer import Tokenizer, replace_surrogates
 from weft.tokens.vocabulary import PAD, UNK, rank_entries
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer as RawTokenizer
     from tokenizers.normalizers import Normalizer
 
 Form = Literal["none", "nfc", "nfkc"]
@@ -107,8 +108,14 @@ class Character:
         return Tokenizer(raw)
 
 
-def normalise(raw, form: Form, lowercase: bool, strip_accents: bool = False, *more) -> None:  # type: ignore[no-untyped-def]
-    """Give a raw tokenizer the normaliser that these settings describe."""
+def normalise(
+    raw: "RawTokenizer",
+    form: Form,
+    lowercase: bool,
+    strip_accents: bool = False,
+    *more: "Normalizer",
+) -> None:
+    """Set the normalizer of a raw tokenizer."""
     from tokenizers.normalizers import NFC, NFD, NFKC, Lowercase, Sequence, StripAccents
 
     steps: list[Normalizer] = []
@@ -124,7 +131,7 @@ def normalise(raw, form: Form, lowercase: bool, strip_accents: bool = False, *mo
 
 
 def clean_texts(texts: Iterable[str]) -> Iterator[str]:
-    """The texts as the library can take them."""
+    """Replace what the `tokenizers` library cannot encode."""
     return map(replace_surrogates, texts)
 
 

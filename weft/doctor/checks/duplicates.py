@@ -62,7 +62,8 @@ class DuplicateIndex:
         rows = np.arange(part.start, part.start + part.rows)
         rows = rows[(self.group[rows] != NO_ROW) & self.is_significant[rows]]
         first = self.first[split, self.group[rows]]
-        return np.stack([rows, first], 1)[rows != first]
+        repeated: np.ndarray = np.stack([rows, first], 1)[rows != first]
+        return repeated
 
     def leaks(self) -> Iterator[Leak]:
         """Compare every earlier split with every later one."""
@@ -81,7 +82,8 @@ class DuplicateIndex:
         rows = np.arange(part.start, part.start + part.rows)
         rows = rows[(self.group[rows] != NO_ROW) & self.is_significant[rows]]
         there = self.first[source, self.group[rows]]
-        return np.stack([rows, there], 1)[there != NO_ROW]
+        shared: np.ndarray = np.stack([rows, there], 1)[there != NO_ROW]
+        return shared
 
     def _near(self, source: int, target: int) -> list[tuple[int, int, float]]:
         """Return (target row, source row, score), the closest per target row."""

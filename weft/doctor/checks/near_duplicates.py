@@ -1,9 +1,8 @@
 """Find near-duplicate texts by aligning their words, weighted by rarity."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,9 @@ PUNCTUATION_DISCOUNT = 0.5  # on the weight of a word that replaces punctuation
 WORDS_PER_EDIT = 6  # one word in six may differ, at least one from three words on
 MIN_TEXT_WORDS = 3  # shorter texts must be equal
 CHUNK_PAIRS = 20_000  # converted to Python numbers at a time
+
+# Two texts -> (operation, start, end, start in the second, end in the second), as rapidfuzz's.
+Aligner = Callable[[list[int], list[int]], Iterable[tuple[str, int, int, int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class _Neighbours:
         return max((near for near, who in around if who not in (one, other)), default=0.0)
 
 
-def _compare(a: list[int], b: list[int], weights: list[float], align: Any) -> _Similarity:
+def _compare(a: list[int], b: list[int], weights: list[float], align: Aligner) -> _Similarity:
     words, others = set(a), set(b)
     changed = max(sum(1 for w in some if weights[w]) for some in (words - others, others - words))
     if changed > max(1, len(a) // WORDS_PER_EDIT):
@@ -133,7 +135,7 @@ def _max_edits(length: int) -> int:
     return 0 if length < MIN_TEXT_WORDS else max(1, length // WORDS_PER_EDIT)
 
 
-def _diff(a: list[int], b: list[int], align: Any) -> Iterator[tuple[list[int], list[int]]]:
+def _diff(a: list[int], b: list[int], align: Aligner) -> Iterator[tuple[list[int], list[int]]]:
     """Yield (old words, new words) of each differing stretch."""
     i = k = 0  # ends of the last common stretch
     for tag, start, stop, other, end in align(a, b):

@@ -184,20 +184,20 @@ _DAMAGE_DETAILS: dict[str, Callable[[Example], str]] = {
 }
 
 
-def check_lengths(survey: Survey, limit: int) -> Iterator[PendingFinding]:
-    """Yield findings on texts over the limit, far longer than the rest, or of one word."""
+def check_lengths(survey: Survey, max_words: int) -> Iterator[PendingFinding]:
+    """Yield findings on texts over `max_words`, far longer than the rest, or of one word."""
     for split in survey.splits:
-        stats = length_stats(split.lengths, limit)
-        beyond = sum(n for words, n in split.lengths.items() if words > limit)
+        stats = length_stats(split.lengths, max_words)
+        beyond = sum(n for words, n in split.lengths.items() if words > max_words)
         if beyond:
             title = (
                 f"{pluralise(beyond, survey.unit)} of {split.name} "
                 f"({100 * beyond / split.rows:.1f} %) {'has' if beyond == 1 else 'have'} "
-                f"more than {limit:,} words."
+                f"more than {max_words:,} words."
             )
             refs = tuple(
                 RowRef(split.start + row, detail=f"{words:,} words")
-                for words, row in split.longer_than(limit)
+                for words, row in split.longer_than(max_words)
             )
             fix = "A model with that limit reads only part of them: choose it with data.truncate."
             if survey.sentences:
@@ -235,8 +235,8 @@ def _check_single_words(split: Split, median: float, unit: str) -> Iterator[Pend
         yield PendingFinding("short", "note", title, count, row_refs(split, split.single.rows), fix)
 
 
-def length_stats(counts: Mapping[int, int], limit: int) -> dict[str, float]:
-    """Return median, 95th and 99th percentile, maximum, and the fraction over the limit."""
+def length_stats(counts: Mapping[int, int], max_words: int) -> dict[str, float]:
+    """Return median, 95th and 99th percentile, maximum, and the fraction over `max_words`."""
     total = sum(counts.values())
     if not total:
         return {}
@@ -247,7 +247,7 @@ def length_stats(counts: Mapping[int, int], limit: int) -> dict[str, float]:
         while wanted and seen >= wanted[0][1] * total:
             stats[wanted.pop(0)[0]] = words
     stats["max"] = max(counts)
-    stats["beyond"] = sum(n for words, n in counts.items() if words > limit) / total
+    stats["beyond"] = sum(n for words, n in counts.items() if words > max_words) / total
     return stats
 
 

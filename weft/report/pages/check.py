@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from markupsafe import Markup
@@ -20,7 +19,7 @@ from weft.report.drawings import dependency_svg, tagged_text
 MAX_LABELS = 80  # shown; the number of others is given
 
 
-def render_page(diagnosis: Diagnosis, limit: int) -> str:
+def render_page(diagnosis: Diagnosis, max_words: int) -> str:
     """Render the whole page."""
     name = ", ".join(Path(path).name for path in diagnosis.files.values()) or "data"
     return html.render(
@@ -28,7 +27,7 @@ def render_page(diagnosis: Diagnosis, limit: int) -> str:
         name=name,
         diagnosis=diagnosis,
         sentence=summarise(diagnosis),
-        limit=limit,
+        max_words=max_words,
         names=_label_tables(diagnosis),
         drawings={
             place.where: _draw(place.sketch)
@@ -36,8 +35,8 @@ def render_page(diagnosis: Diagnosis, limit: int) -> str:
             for place in finding.places
             if place.sketch is not None
         },
-        chart=_plot_lengths(diagnosis.histogram, limit, "text"),
-        targets=_plot_lengths(diagnosis.targets.histogram, limit, "target")
+        chart=_plot_lengths(diagnosis.histogram, max_words, "text"),
+        targets=_plot_lengths(diagnosis.targets.histogram, max_words, "target")
         if diagnosis.targets
         else "",
         version=__version__,
@@ -65,7 +64,7 @@ def _draw(sketch: SentenceSketch) -> Markup:
     return tagged_text.draw_tags(sketch.words, sketch.tags, sketch.right)
 
 
-def _label_tables(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def _label_tables(diagnosis: Diagnosis) -> list[dict[str, object]]:
     """Return tables of labels, tags, relations and types with their counts per split."""
     tables = ({"labels": diagnosis.labels} if diagnosis.labels else {}) | diagnosis.layers
     return [_label_table(kind, counted, diagnosis.rows) for kind, counted in tables.items()]
@@ -73,7 +72,7 @@ def _label_tables(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 def _label_table(
     kind: str, counted: Mapping[str, Mapping[str, int]], splits: Iterable[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     shown = list(counted.items())[:MAX_LABELS]
     most = max((sum(counts.values()) for _, counts in shown), default=1)
     return {
@@ -86,7 +85,7 @@ def _label_table(
     }
 
 
-def _plot_lengths(histogram: Histogram, limit: int, unit: str) -> Markup:
+def _plot_lengths(histogram: Histogram, max_words: int, unit: str) -> Markup:
     """Plot the distribution of text lengths in words, one line per split."""
     edges, counts = histogram.edges, histogram.counts
     if not edges:
@@ -106,8 +105,8 @@ def _plot_lengths(histogram: Histogram, limit: int, unit: str) -> Markup:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        if limit <= edges[-1]:
-            axes.axvline(limit, color=INK, lw=0.8, alpha=0.6)
+        if max_words <= edges[-1]:
+            axes.axvline(max_words, color=INK, lw=0.8, alpha=0.6)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"words per {unit}")
         axes.set_ylabel(f"% of {unit}s")

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def list_matrices(path: str | os.PathLike[str]) -> Iterator[Example]:
     name = os.fspath(path)
     archive = _open(name)
     if isinstance(archive, np.ndarray):
-        keys: list[Any] = [""] if archive.ndim != 3 else list(range(len(archive)))
+        keys = [""] if archive.ndim != 3 else [str(i) for i in range(len(archive))]
     else:
         keys = list(archive.files)
     if not keys:
@@ -102,7 +101,7 @@ def format_matrix(values: np.ndarray) -> str:
     return json.dumps([[float(f"{number:.6g}") for number in row] for row in values.tolist()])
 
 
-def _load_reference(example: Example, where: str) -> Any:
+def _load_reference(example: Example, where: str) -> np.ndarray:
     text = example.text.strip()
     if text.startswith("["):
         try:
@@ -127,7 +126,7 @@ def _load_reference(example: Example, where: str) -> Any:
     return _select_matrix(opened, path, key, where)
 
 
-def _select_matrix(opened: Any, path: str, key: str, where: str) -> Any:
+def _select_matrix(opened: np.ndarray | NpzArchive, path: str, key: str, where: str) -> np.ndarray:
     """Return one of the matrices of a file."""
     if isinstance(opened, np.ndarray):
         if not key:
@@ -136,7 +135,8 @@ def _select_matrix(opened: Any, path: str, key: str, where: str) -> Any:
         if opened.ndim != 3 or number is None or number >= len(opened):
             many = f"matrices 0 to {len(opened) - 1}" if opened.ndim == 3 else "one matrix"
             raise UserError(f"{where}: no matrix '{key}' in {path}, which has {many}.")
-        return opened[number]
+        matrix: np.ndarray = opened[number]
+        return matrix
     names = opened.files
     if not key and len(names) == 1:
         key = names[0]
@@ -151,7 +151,7 @@ def _select_matrix(opened: Any, path: str, key: str, where: str) -> Any:
         raise UserError(f"{where}: {reason}.") from None
 
 
-def _open(path: str) -> Any:
+def _open(path: str) -> np.ndarray | NpzArchive:
     check_regular(path)
     try:
         return _open_cached(path, os.stat(path).st_mtime_ns)
@@ -162,5 +162,5 @@ def _open(path: str) -> Any:
 
 
 @lru_cache(maxsize=4)  # an .npz lists its contents each time it is opened
-def _open_cached(path: str, changed: int) -> Any:
+def _open_cached(path: str, changed: int) -> np.ndarray | NpzArchive:
     return open_npy(path) if path.endswith(".npy") else NpzArchive(path)

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.jsonio import Json, JsonObject
 from weft.text.columns import TableLayout
 from weft.text.example import GoldAnswers, Label, parse_answers
 from weft.text.formats.squad import check_answers, locate_in_passage
@@ -62,25 +63,27 @@ class Keys:
         )
         return list(dict.fromkeys(name for name in names if name is not None))
 
-    def merge_text(self, row: dict[str, Any]) -> None:
+    def merge_text(self, row: JsonObject) -> None:
         """Join a list of sentences, or the fields of a record, to one text in place."""
         text = row.get(self.text)
         if self.fields:
             inner = len(self.fields) == 1 and isinstance(text, dict)
             record = text if inner else {k: row[k] for k in self.fields if k in row}
             row[self.text] = json.dumps(record, ensure_ascii=False)
-        elif isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
-            row[self.text] = " ".join(text)
+        elif isinstance(text, list):
+            sentences = [sentence for sentence in text if isinstance(sentence, str)]
+            if len(sentences) == len(text):
+                row[self.text] = " ".join(sentences)
 
 
-def second_text(row: dict[str, Any], key: str | None) -> str | None:
+def second_text(row: JsonObject, key: str | None) -> str | None:
     """Return the second text of a row, or None if it is not a text."""
     value = None if key is None else row.get(key)
     return value if isinstance(value, str) else None
 
 
 def locate_answers(
-    label: Label, passage: str | None, start: Any = None, within: bool = False
+    label: Label, passage: str | None, start: Json = None, within: bool = False
 ) -> Label:
     """Locate answers in the second text; raise a UserError if one is not there.
 
@@ -105,12 +108,12 @@ def add_references(label: Label, others: Sequence[str]) -> Label:
     return kept or None
 
 
-def to_cell(value: Any) -> str:
+def to_cell(value: object) -> str:
     """Return a value as a table cell."""
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
-def parse_row(line: str | bytes) -> Any:
+def parse_row(line: str | bytes) -> Any:  # `find_row_fault` checks it
     """Parse a line of JSON; raise ValueError or RecursionError if it is invalid."""
     if len(line) > jsonio.MAX_DEPTH:  # a shorter line cannot be nested too deeply
         return jsonio.parse(line, "line")
@@ -131,7 +134,9 @@ def invalid_json_message(line: str, error: Exception) -> str:
     return f"invalid JSON: {error}. Correct the line, or {SKIP_HINT}."
 
 
-def find_row_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tuple[str, str] | None:
+def find_row_fault(
+    row: object, text_key: str, line: str, keep_empty: bool
+) -> tuple[str, str] | None:
     """Return the kind and the message of the fault in a row, if any."""
     if type(row) is not dict:
         kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
@@ -153,7 +158,7 @@ def find_row_fault(row: Any, text_key: str, line: str, keep_empty: bool) -> tupl
     return None
 
 
-def find_surrogate_fault(row: dict[str, Any], keys: "Keys", line: str) -> tuple[str, str] | None:
+def find_surrogate_fault(row: JsonObject, keys: "Keys", line: str) -> tuple[str, str] | None:
     """Return the fault of a row whose values contain a lone surrogate, if any."""
     if "\\u" not in line or "\\ud" not in line.lower():
         return None
@@ -163,9 +168,9 @@ def find_surrogate_fault(row: dict[str, Any], keys: "Keys", line: str) -> tuple[
     return None
 
 
-def no_text_message(text_key: str, row: dict[str, Any]) -> str:
+def no_text_message(text_key: str, row: JsonObject) -> str:
     """Return the message for a row without the text field: the fields it has, and the fix."""
-    others = [name for name, value in row.items() if isinstance(value, str) and name != text_key]
-    longest = max(others, key=lambda name: len(row[name]), default=None)
+    others = {k: v for k, v in row.items() if isinstance(v, str) and k != text_key}
+    longest = max(others, key=lambda name: len(others[name]), default=None)
     advice = f"Rename it or pass --text {longest}." if longest else f"Add it, or {SKIP_HINT}."
     return f"no '{text_key}' field; found {sorted(row)}. {advice}"

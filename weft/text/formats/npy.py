@@ -22,7 +22,7 @@ READ_ERRORS = (
 MAX_UNPACKED_BYTES = 1 << 28  # of an array compressed more than MAX_COMPRESSION_RATIO
 MAX_COMPRESSION_RATIO = 50  # useful numbers rarely compress to a tenth
 
-Header = tuple[tuple[int, ...], bool, "np.dtype[Any]"]  # shape, Fortran order, type
+Header = tuple[tuple[int, ...], bool, "np.dtype[Any]"]  # shape, Fortran order, any type
 
 
 def read_header(stream: IO[bytes]) -> Header:
@@ -75,8 +75,8 @@ def open_npy(path: str | Path) -> np.ndarray:
         )
     if not size:
         return np.zeros(shape, dtype)
-    order = "F" if fortran else "C"
-    return np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
+    mapped: np.ndarray = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
+    return mapped
 
 
 class NpzArchive:

@@ -1,8 +1,11 @@
 """Read and write Parquet, a record batch at a time, with pyarrow."""
 
+from __future__ import annotations
+
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from weft.errors import UserError
 from weft.text.columns import Columns, TableLayout, layout_from_names
@@ -10,6 +13,12 @@ from weft.text.example import Example, GoldAnswers, Label, parse_label
 from weft.text.formats.jsonl import Keys, add_references, locate_answers, second_text
 from weft.text.formats.squad import fault_kind
 from weft.text.line_source import SKIP_HINT, UNDECODABLE, BadRows, UniqueIds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    from weft.jsonio import Json, JsonObject
 
 _BATCH_ROWS = 1024
 _CONVERSION_ERRORS = (ValueError, OverflowError, TypeError)
@@ -22,7 +31,7 @@ def read_parquet(path: str, columns: Columns, bad_rows: BadRows) -> Iterator[Exa
     return _read_rows(file, path, Keys.from_layout(layout), columns.id is not None, bad_rows)
 
 
-def _open(path: str, columns: Columns) -> tuple[Any, TableLayout]:
+def _open(path: str, columns: Columns) -> tuple[ParquetFile, TableLayout]:
     pyarrow, parquet = _pyarrow()
     try:
         file = parquet.ParquetFile(path)
@@ -46,7 +55,7 @@ def parquet_layout(path: str, columns: Columns) -> TableLayout:
 
 
 def _read_rows(
-    file: Any, path: str, keys: Keys, unique: bool, bad_rows: BadRows
+    file: ParquetFile, path: str, keys: Keys, unique: bool, bad_rows: BadRows
 ) -> Iterator[Example]:
     pyarrow, _ = _pyarrow()
     text_name, label_name, id_name = keys.text, keys.label, keys.id
@@ -85,10 +94,9 @@ def _read_rows(
                         label = add_references(
                             label, [_to_cell(row[key]) for key in keys.extra_labels]
                         )
+                    start = None if keys.answer_start is None else row.get(keys.answer_start)
                     other = second_text(row, keys.other)
-                    label = locate_answers(
-                        label, other, row.get(keys.answer_start), keys.answers_in_text
-                    )
+                    label = locate_answers(label, other, start, keys.answers_in_text)
                 except UserError as error:
                     bad_rows.report(fault_kind(error), number, str(error))
                     continue
@@ -98,7 +106,7 @@ def _read_rows(
                 yield Example(text, label, name, path, number, other=other)
 
 
-def _to_python_rows(batch: Any) -> Iterator[Any]:
+def _to_python_rows(batch: pa.RecordBatch) -> Iterator[JsonObject | None]:
     """Yield the rows of a batch as Python values; None for one that cannot be converted."""
     # Invalid UTF-8 and dates after the year 9999 appear only on conversion.
     try:
@@ -168,28 +176,30 @@ def rewrite_parquet(examples: Iterable[Example], path: str, target: str, columns
             writer.write_table(rows)
 
 
-def _holds_label(cell: Any, label: Label) -> bool:
+def _holds_label(cell: Json, label: Label) -> bool:
     """Return whether a cell holds this label; answers are never changed."""
     return isinstance(label, GoldAnswers) or parse_label(cell) == label
 
 
-def _replace_column(pyarrow: Any, rows: Any, column: int, values: list[Any]) -> Any:
+def _replace_column(
+    pyarrow: ModuleType, rows: pa.Table, column: int, values: Sequence[object]
+) -> pa.Table:
     """Return the table with other values in one column of the same type."""
     field = rows.schema.field(column)
     return rows.set_column(column, field, pyarrow.array(values, field.type))
 
 
-def _arrow_type(pyarrow: Any, label: Label) -> Any:
+def _arrow_type(pyarrow: ModuleType, label: Label) -> pa.DataType:
     if isinstance(label, tuple):
         return pyarrow.list_(pyarrow.string())
     return pyarrow.float64() if isinstance(label, float) else pyarrow.string()
 
 
-def _to_python(label: Label) -> Any:
+def _to_python(label: Label) -> object:
     return list(label) if isinstance(label, tuple) else label
 
 
-def _to_cell(value: Any) -> str:
+def _to_cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
@@ -197,7 +207,7 @@ def _damaged_error(path: str, error: BaseException) -> UserError:
     return UserError(f"{path}: not a readable Parquet file: {error}. Copy or create it again.")
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def _pyarrow() -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow
         import pyarrow.parquet

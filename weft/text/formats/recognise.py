@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from weft import jsonio
 from weft.errors import UserError, unknown_name
@@ -16,6 +16,9 @@ from weft.text.annotation import trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.formats import brackets, conllu, squad, standoff
 from weft.text.line_source import LineSource, file_not_found, strip_compression
+
+if TYPE_CHECKING:
+    from _csv import Reader as CsvReader
 
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
@@ -125,7 +128,7 @@ def check_format(name: str) -> str:
     return name
 
 
-def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> Any:
+def csv_reader(lines: Iterable[str], delimiter: str, strict: bool = True) -> "CsvReader":
     """Return a CSV reader for cells beyond Python's limit of 131,072 characters."""
     csv.field_size_limit(MAX_CELL_CHARS)
     return csv.reader(lines, delimiter=delimiter, strict=strict)

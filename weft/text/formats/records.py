@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError, near_miss
+from weft.jsonio import Json
 
 Record = Mapping[str, str]  # slot -> value
 
@@ -56,7 +56,7 @@ def read_record(text: str, where: str = "record") -> dict[str, str]:
     return record
 
 
-def record_from_object(value: Mapping[str, Any], where: str = "record") -> dict[str, str]:
+def record_from_object(value: Mapping[str, Json], where: str = "record") -> dict[str, str]:
     """Convert a JSON object to slots and values; empty slots are dropped, a list is one value."""
     record = {}
     for slot, entry in value.items():

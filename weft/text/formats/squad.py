@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.jsonio import Json, JsonObject
 from weft.storage import atomic_write
 from weft.text.example import Example, GoldAnswers, SkipCounter, parse_answers
 from weft.text.line_source import (
@@ -70,18 +71,20 @@ def write_squad(examples: Iterable[Example], path: str | os.PathLike[str]) -> No
     """Write questions as a SQuAD document; consecutive ones about one passage share it."""
     from weft.text.write import open_text  # imports this module
 
-    paragraphs: list[dict[str, Any]] = []
+    paragraphs: list[JsonObject] = []
+    questions: list[Json] = []
     for number, example in enumerate(examples, 1):
         label = example.label
         assert label is None or isinstance(label, GoldAnswers)
-        question: dict[str, Any] = {"id": example.id or str(number), "question": example.text}
+        question: JsonObject = {"id": example.id or str(number), "question": example.text}
         if label is not None:
             pairs = zip(label.texts, label.starts, strict=True)
             question["answers"] = [{"text": text, "answer_start": start} for text, start in pairs]
             question["is_impossible"] = not label.texts
         if not paragraphs or paragraphs[-1]["context"] != example.other:
-            paragraphs.append({"context": example.other, "qas": []})
-        paragraphs[-1]["qas"].append(question)
+            questions = []
+            paragraphs.append({"context": example.other, "qas": questions})
+        questions.append(question)
     document = {"version": "v2.0", "data": [{"title": "", "paragraphs": paragraphs}]}
     with (
         atomic_write(os.fspath(path)) as part,
@@ -125,7 +128,7 @@ class _QuestionLines:
     def __init__(self, text: str) -> None:
         self.text, self.position, self.line = text, 0, 1
 
-    def of(self, question: dict[str, Any]) -> int:
+    def of(self, question: JsonObject) -> int:
         if "id" not in question:
             return self.line
         position = self.text.find(json.dumps(question["id"]), self.position)
@@ -135,7 +138,7 @@ class _QuestionLines:
         return self.line
 
 
-def _parse_document(source: LineSource) -> tuple[str, Any]:
+def _parse_document(source: LineSource) -> tuple[str, Any]:  # the reader checks its layout
     raw = b"".join(source.raw())
     try:
         text = raw.decode("utf-8")
@@ -152,7 +155,7 @@ def _parse_document(source: LineSource) -> tuple[str, Any]:
     return text, document
 
 
-def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[JsonObject]]]:
     """Yield (article title, passage, questions)."""
     try:
         for number, article in enumerate(document["data"], 1):
@@ -170,7 +173,7 @@ def _iter_paragraphs(document: Any, name: str) -> Iterator[tuple[str, str, list[
 
 
 def _build_example(
-    question: dict[str, Any], passage: str, file: str, line: int, keep_empty: bool
+    question: JsonObject, passage: str, file: str, line: int, keep_empty: bool
 ) -> Example:
     text = question.get("question")
     if not isinstance(text, str) or not (text.strip() or keep_empty):

@@ -5,10 +5,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.jsonio import Json, JsonObject
 from weft.storage import atomic_write
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.spans import OffsetUnit, SpanText, find_faults, to_character_offsets
@@ -80,7 +81,7 @@ def read_spans(
 
 def format_spans(span_text: SpanText) -> str:
     """Format the text and its spans as one line of JSON."""
-    row: dict[str, Any] = {"id": span_text.id} if span_text.id else {}
+    row: JsonObject = {"id": span_text.id} if span_text.id else {}
     row["text"] = span_text.text
     row["spans"] = [{"start": s.start, "end": s.end, "label": s.label} for s in span_text.spans]
     return json.dumps(row, ensure_ascii=False)
@@ -143,7 +144,7 @@ def read_brat(
 def are_span_rows(lines: Sequence[str]) -> bool:
     """Return whether JSON lines hold lists of spans, rather than of labels."""
     rows = [row for row in map(_parse_object, lines) if isinstance(row, dict)]
-    span_lists = [row[name] for row in rows if (name := _span_field(row)) and row[name]]
+    span_lists = [items for row in rows if (items := _span_items(row))]
     return bool(span_lists) and all(_looks_like_span(items[0]) for items in span_lists)
 
 
@@ -253,7 +254,7 @@ def _check_spans(span_text: SpanText, bad_rows: BadRows) -> bool:
     return False
 
 
-def _parse_object(line: str) -> dict[str, Any] | str:
+def _parse_object(line: str) -> JsonObject | str:
     """Parse a row; return a message if it is invalid."""
     try:
         row = jsonio.parse(line, "line")
@@ -267,9 +268,10 @@ def _parse_object(line: str) -> dict[str, Any] | str:
     )
 
 
-def _parse_row(row: dict[str, Any], unit: OffsetUnit) -> SpanText:
+def _parse_row(row: JsonObject, unit: OffsetUnit) -> SpanText:
     lowered = {key.lower(): value for key, value in row.items()}
-    text = next((lowered[n] for n in TEXT_NAMES if isinstance(lowered.get(n), str)), None)
+    texts = (lowered.get(name) for name in TEXT_NAMES)
+    text = next((text for text in texts if isinstance(text, str)), None)
     if text is None:
         raise UserError(f"no text; found {sorted(row)}. Name it 'text', or {SKIP_HINT}.")
     name = next((str(lowered[n]) for n in ID_NAMES if lowered.get(n) is not None), "")
@@ -277,7 +279,7 @@ def _parse_row(row: dict[str, Any], unit: OffsetUnit) -> SpanText:
     if has_surrogate((text, name, row.get(_span_field(row)))):
         raise UserError(f"{of}the text or a span contains {SURROGATE_MESSAGE}")
     spans = []
-    for item in row.get(_span_field(row)) or ():
+    for item in _span_items(row):
         span = _parse_span(item)
         if span is None:
             raise UserError(
@@ -293,25 +295,30 @@ def _parse_row(row: dict[str, Any], unit: OffsetUnit) -> SpanText:
     return SpanText(text, tuple(spans), name)
 
 
-def _span_field(row: dict[str, Any]) -> str:
+def _span_field(row: JsonObject) -> str:
     return next((name for name in SPAN_NAMES if isinstance(row.get(name), list)), "")
 
 
-def _looks_like_span(item: Any) -> bool:
+def _span_items(row: JsonObject) -> list[Json]:
+    items = row.get(_span_field(row))
+    return items if isinstance(items, list) else []
+
+
+def _looks_like_span(item: Json) -> bool:
     if isinstance(item, dict):
         return any(n in item for n in _START_NAMES) and any(n in item for n in _END_NAMES)
     return isinstance(item, list) and len(item) == 3 and isinstance(item[0], int)
 
 
-def _update_item(item: Any, span: Span | None) -> Any:
+def _update_item(item: Json, span: Span | None) -> Json:
     assert span is not None
-    if isinstance(item, list):
+    if not isinstance(item, dict):
         return [span.start, span.end, span.label]
     names = [next(n for n in ns if n in item) for ns in (_START_NAMES, _END_NAMES, _LABEL_NAMES)]
     return item | dict(zip(names, (span.start, span.end, span.label), strict=True))
 
 
-def _parse_span(item: Any) -> Span | None:
+def _parse_span(item: Json) -> Span | None:
     if isinstance(item, dict):
         item = [
             next((item[n] for n in ns if n in item), None)
@@ -320,5 +327,6 @@ def _parse_span(item: Any) -> Span | None:
     if not isinstance(item, list) or len(item) != 3:
         return None
     start, end, label = item
-    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
-    return Span(str(label), start, end) if whole and isinstance(label, (str, int)) else None
+    if not isinstance(start, int) or not isinstance(end, int) or not isinstance(label, (str, int)):
+        return None
+    return None if bool in (type(start), type(end)) else Span(str(label), start, end)

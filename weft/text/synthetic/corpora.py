@@ -6,13 +6,13 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from weft.errors import unknown_name
 from weft.registry import check_types
 from weft.text.example import Example
 from weft.text.synthetic.memory_probe import generate_recall
 from weft.text.synthetic.reviews import generate_reviews as generate_reviews
+from weft.text.synthetic.treebank import SyntheticSentence
 from weft.text.synthetic.treebank import generate_treebank as generate_treebank
 
 # Modules with long docstrings in every Python since 3.10; the order is part of the corpus.
@@ -29,10 +29,12 @@ _MODULES = (
 _MIN_PARAGRAPH_WORDS = 8
 _MARKUP = re.compile(r"\*\*|[*`]|(?<=\w)_(?=\s)|\[\d+\]|:\w+:(?=`)")
 _SENTENCE = re.compile(r"^[\"'(]?[A-Z].*[.!?:)]$")
+# Splits by name, or paragraphs of prose.
+Corpus = dict[str, list[Example]] | dict[str, list[SyntheticSentence]] | list[str]
 
 
 @check_types
-def corpus(name: str) -> Any:
+def corpus(name: str) -> Corpus:
     """Return a built-in corpus: 'reviews', 'recall' or 'treebank' (three splits), 'python-docs'."""
     if name not in CORPORA:
         raise unknown_name("corpus", name, CORPORA)
@@ -117,7 +119,7 @@ def _is_prose(text: str) -> bool:
     return plain >= 0.75 * len(words)
 
 
-CORPORA: dict[str, Callable[[], Any]] = {
+CORPORA: dict[str, Callable[[], Corpus]] = {
     "reviews": generate_reviews,
     "recall": generate_recall,
     "python-docs": python_docs,

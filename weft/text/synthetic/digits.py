@@ -50,7 +50,8 @@ def draw_picture(digits: list[int], draw: np.random.Generator, noise: float = 0.
         column[top : top + len(drawn), : drawn.shape[1]] = drawn
         columns.append(column)
     whole = np.concatenate(columns, axis=1).T  # (T, F)
-    return (whole + draw.normal(0, noise, whole.shape)).astype(np.float32)
+    noisy: np.ndarray = whole + draw.normal(0, noise, whole.shape)
+    return noisy.astype(np.float32)
 
 
 def generate_numbers(count: int, seed: int) -> Iterator[tuple[np.ndarray, str]]:

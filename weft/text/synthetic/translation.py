@@ -94,7 +94,8 @@ def _translate_nominal(phrase: Phrase, role: str) -> Iterator[str]:
     for relation, part in before:
         if relation not in _AFTER_NOUN and part not in articles:
             yield from _translate_part(part)
-    yield from _translate_part(phrase.parts[head][1], role, any(p.lemma == "the" for p in articles))  # type: ignore[union-attr]
+    definite = any(article.lemma == "the" for article in articles)
+    yield from _translate_part(phrase.parts[head][1], role, definite)
     for relation, part in before:
         if relation in _AFTER_NOUN:
             yield from _translate_part(part)
