@@ -1,7 +1,6 @@
-"""Fit what a message suggests to the verb that prints it: messages come from every part of Weft."""
+"""Adapt the options that a message suggests to the verb that prints it."""
 
 import re
-from typing import Any
 
 from weft.text.line_source import SKIP_HINT
 
@@ -10,7 +9,7 @@ HOMES = ("train", "predict", "evaluate", "explain", "check")  # where an option 
 _NAMED = re.compile(r"(?:`weft |[Tt]rain (?:it )?with |weft )[^`.;]*$")  # the verb stands before it
 
 
-def options_of(command: Any) -> dict[str, frozenset[str]]:
+def options_of(command: object) -> dict[str, frozenset[str]]:
     """Return the long options of every verb: {"train": {"--recipe", …}, "tokens train": {…}}."""
     out: dict[str, frozenset[str]] = {}
     for name, child in getattr(command, "commands", {}).items():

@@ -1,7 +1,7 @@
 """weft compare"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -68,7 +68,7 @@ def compare(
 
     flags = {"data.text": text, "data.label": label, "data.on_bad_row": on_bad_row}
     flags |= {"data.target": target, "data.text_pair": text_pair}
-    changes: dict[str, Any] = {k: options.column(v) for k, v in flags.items() if v}
+    changes: dict[str, object] = {k: options.column(v) for k, v in flags.items() if v}
     if names:
         changes["data.names"] = options.label_names(names)
     output = output or default_output(files[0])

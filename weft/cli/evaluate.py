@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -13,15 +13,20 @@ from weft.errors import UserError, escape_control
 from weft.storage import atomic_jsonl, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.console import Console
 
+    from weft.metrics import MetricValue
     from weft.metrics.classify import ClassScores
     from weft.predict import Predictor
     from weft.report.analysis.best_and_worst import BestAndWorst
     from weft.report.analysis.classification import ClassificationErrors
-    from weft.report.analysis.mistakes import LabelErrors
+    from weft.report.analysis.mistakes import LabelCounts, LabelErrors
     from weft.tasks.task import Answer
     from weft.text.example import Example
+
+    Mistakes: TypeAlias = LabelErrors | ClassificationErrors | BestAndWorst
 
 LABELS, CONFUSIONS = 20, 10  # lines of the tables
 WORST = 20  # sentences that a page draws
@@ -93,7 +98,7 @@ def evaluate(
             tally=tally,
             predictions=out,
             watch=count,
-            on_example=None if mistakes is None else _looking(predictor, mistakes),
+            on_example=None if mistakes is None else _error_callback(predictor, mistakes),
         )
     for line in (*filter(None, [predictor.engine.note]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
@@ -119,9 +124,7 @@ def evaluate(
         typer.echo(f"page: {report}", err=as_json)
 
 
-def _mistakes(
-    predictor: "Predictor", errors: int, report: str, as_json: bool
-) -> "LabelErrors | BestAndWorst | None":
+def _mistakes(predictor: "Predictor", errors: int, report: str, as_json: bool) -> "Mistakes | None":
     """Return the error collector for a tagger, parser or generator."""
     from weft.explain.method import generation_task
 
@@ -147,19 +150,23 @@ def _mistakes(
     )
 
 
-def _looking(predictor: "Predictor", mistakes: "LabelErrors | BestAndWorst") -> Any:
-    if not predictor.is_structured:
+def _error_callback(
+    predictor: "Predictor", mistakes: "Mistakes"
+) -> "Callable[[Example, Answer], None]":
+    from weft.report.analysis.mistakes import LabelErrors
+
+    if not isinstance(mistakes, LabelErrors):
         return mistakes.add
 
-    def look(example: "Example", answer: "Answer") -> None:
+    def add(example: "Example", answer: "Answer") -> None:
         gold = predictor.task.gold(example, predictor.space, answer)
         assert answer.structure is not None
-        mistakes.add(example, answer.structure, gold)  # type: ignore[arg-type, call-arg]
+        mistakes.add(example, answer.structure, gold)
 
-    return look
+    return add
 
 
-def _show(mistakes: "LabelErrors | BestAndWorst", errors: int) -> None:
+def _show(mistakes: "Mistakes", errors: int) -> None:
     """Print the errors of word-level or text-level predictions."""
     from weft.report.analysis.classification import ClassificationErrors
     from weft.report.analysis.mistakes import LabelErrors
@@ -221,7 +228,7 @@ def _show_words(mistakes: "LabelErrors", errors: int) -> None:
         console.print(draw_terminal(bad.predicted, bad.gold), soft_wrap=True)
 
 
-def _show_counts(mistakes: "LabelErrors", averages: "dict[str, ClassScores]") -> "Console":
+def _show_counts(mistakes: "LabelCounts", averages: "dict[str, ClassScores]") -> "Console":
     """Print the table of labels and that of confusions."""
     from rich.table import Table
     from rich.text import Text
@@ -258,8 +265,8 @@ def _show_counts(mistakes: "LabelErrors", averages: "dict[str, ClassScores]") ->
 
 def _write(
     path: str,
-    mistakes: "LabelErrors | BestAndWorst",
-    found: Any,
+    mistakes: "Mistakes",
+    found: "Mapping[str, MetricValue]",
     signatures: list[str],
     model: str,
     file: str,

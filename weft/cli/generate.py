@@ -3,11 +3,11 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +16,12 @@ from weft.cli.progress import counting
 from weft.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
+    from rich.text import Text as RichText
+
     from weft.decode.search.settings import SearchSettings
     from weft.predict.generate import Generation, Generator, Token
 
-CHUNK = 256  # prompts of a file that are answered together
+CHUNK_PROMPTS = 256  # prompts of a file that are answered together
 METHODS = ("greedy", "beam", "sample")
 STYLES = ((0.5, "green"), (0.1, "cyan"), (0.01, "yellow"), (0.0, "red"))  # by the probability
 OF_BEAMS = {
@@ -33,7 +35,7 @@ FLAGS = {
     "no_repeat_ngram_size": "--no-repeat-ngram-size", "repetition_penalty": "--repetition-penalty",
     "num_return": "--num-return", "num_samples": "--num-return",
 }  # fmt: skip
-STRANGE = 3  # unknown words of prompts that are named
+MAX_UNKNOWN_SHOWN = 3  # unknown words of prompts that are named
 
 
 def generate(
@@ -105,7 +107,7 @@ def generate(
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
     if [bool(prompts), bool(file), interactive].count(True) > 1:
-        raise UserError("PROMPT, --input and --interactive each say what to write for. Give one.")
+        raise UserError("PROMPT, --input and --interactive exclude each other. Pass one.")
     words = _words(only) if only else {}
     writer = Generator(load(model, device=device, replay=replay))
     settings = _settings(writer, method, num_return, chosen)
@@ -120,9 +122,9 @@ def generate(
 
 
 def _settings(
-    writer: "Generator", method: str, num_return: int, chosen: dict[str, Any]
+    writer: "Generator", method: str, num_return: int, chosen: Mapping[str, float]
 ) -> "SearchSettings":
-    """The settings of the search: those of the model, the options, and what they imply."""
+    """Return the search settings: those of the model, overridden by the options."""
     if method and method not in METHODS:
         raise unknown_name("method", method, METHODS, "--method")
     if num_return < 1:
@@ -132,17 +134,16 @@ def _settings(
     draws = [flag for name, flag in OF_SAMPLES.items() if name in chosen]
     if beams and draws:
         raise UserError(
-            f"{beams[0]} is for a beam and {draws[0]} for samples: one search cannot do both. "
-            "Leave one out."
+            f"{beams[0]} is for beam search and {draws[0]} for sampling. Leave one out."
         )
     if not method:
         method = "beam" if beams else "sample" if draws else usual.method
     for found, wanted in ((beams, "beam"), (draws, "sample")):
         if found and method != wanted:
-            raise UserError(f"{found[0]} needs --method {wanted}, and this is '{method}'.")
+            raise UserError(f"{found[0]} needs --method {wanted}, not '{method}'.")
     if chosen.get("temperature") == 0:
         raise UserError(
-            "--temperature 0 would always take the likeliest token: say --method greedy instead."
+            "--temperature 0 would always take the most probable token. Use --method greedy."
         )
     if num_return > 1 and method == "greedy":
         raise UserError(
@@ -151,9 +152,9 @@ def _settings(
         )
     many = {"num_samples": num_return} if method == "sample" else {}
     if method == "beam":
-        num_beams = chosen.get("num_beams", max(usual.num_beams, num_return))
+        num_beams = int(chosen.get("num_beams", max(usual.num_beams, num_return)))
         if "num_beams" not in chosen and chosen.get("num_beam_groups", 0) > 0:
-            groups = chosen["num_beam_groups"]
+            groups = int(chosen["num_beam_groups"])
             num_beams = -(-num_beams // groups) * groups
         many = {"num_return": num_return, "num_beams": num_beams}
     try:
@@ -165,10 +166,10 @@ def _settings(
 
 
 def _words(file: str) -> dict[str, str]:
-    """The texts that may be written, one a line, each with its place."""
+    """Return the allowed texts, one per line, each with its file and line."""
     found = {line.strip(): f"{file}:{i}" for i, line in enumerate(_read(file), 1) if line.strip()}
     if not found:
-        raise UserError(f"{file}: there is no word in it. Write one a line.")
+        raise UserError(f"{file}: no text in it. Write one per line.")
     return found
 
 
@@ -180,8 +181,8 @@ def _read(file: str) -> Iterator[str]:
 
     if is_matrix_file(file):
         raise UserError(
-            f"{file}: a file of matrices, and lines are read here. `weft predict` answers all of "
-            "them; name one as PROMPT, FILE.npz:KEY."
+            f"{file}: a matrix file, but prompts are lines. Use `weft predict` for all of them, or "
+            "pass one as PROMPT, FILE.npz:KEY."
         )
     with closing(LineSource(file)) as source:
         for _, line in source.lines(BadRows(source.name, "error", None)):
@@ -201,36 +202,41 @@ class _Out:
         as_json: bool,
     ):
         self.writer, self.settings = writer, settings
-        self.asked: dict[str, Any] = {"prefix": prefix, "only": only}
+        self.prefix, self.only, self.file = prefix, only, ""
         self.show, self.as_json = show, as_json
         self.several = max(settings.num_samples, settings.num_return) > 1
         self.live = not self.several and settings.method != "beam"  # tokens as they are found
         self.written = 0  # prompts
-        self.named: set[str] = set()  # unknown words that were told
+        self.named: set[str] = set()  # unknown words already reported
 
     def lines(self, prompts: Iterable[str], file: str = "") -> None:
-        """Texts for prompts: one streams out as it is found, many are found together."""
-        self.asked["file"] = "standard input" if file == "-" else file
+        """Generate for prompts: a single one is streamed, many are batched."""
+        self.file = "standard input" if file == "-" else file
         stream = iter(prompts)
         first = list(islice(stream, 2))
         if len(first) == 1 and self.live and not self.as_json:
             self._live(first[0])
             return
-        chunk = first + list(islice(stream, CHUNK - len(first)))
-        seen = sys.stdout.isatty()  # texts that come by are a bar of their own
+        chunk = first + list(islice(stream, CHUNK_PROMPTS - len(first)))
+        seen = sys.stdout.isatty()  # the texts themselves show the progress
         with nullcontext(lambda prompts: None) if seen else counting("prompts") as count:
             while chunk:
-                self._strange(chunk)
-                found = self.writer.write(chunk, self.settings, first=self.written, **self.asked)
-                for texts in found:
+                self._report_unknown(chunk)
+                for texts in self._write(chunk):
                     count(1)
                     for one in texts:
                         self._print(one)
                 self.written += len(chunk)
-                chunk = list(islice(stream, CHUNK))
+                chunk = list(islice(stream, CHUNK_PROMPTS))
+
+    def _write(self, prompts: list[str]) -> "list[list[Generation]]":
+        return self.writer.write(
+            prompts, self.settings, prefix=self.prefix, only=self.only, first=self.written,
+            file=self.file,
+        )  # fmt: skip
 
     def converse(self) -> None:
-        """Texts for each prompt that is typed; Ctrl-C ends the text, or the conversation."""
+        """Generate for each prompt typed; Ctrl-C ends the text, or the conversation."""
         while True:
             try:
                 sys.stderr.write("> " if sys.stdin.isatty() else "")
@@ -249,29 +255,34 @@ class _Out:
                 typer.echo(f"error: {error}", err=True)
             self.written += 1
 
-    def _strange(self, prompts: list[str]) -> None:
-        """Name words that the model reads as one and the same unknown word, each once."""
+    def _report_unknown(self, prompts: list[str]) -> None:
+        """Report words that are not in the vocabulary, each once."""
         new = [word for word in self.writer.unknown_words(prompts) if word not in self.named]
         self.named.update(new)
         if new:
-            some = ", ".join(f"'{word}'" for word in new[:STRANGE])
-            more = f" and {len(new) - STRANGE} more" if len(new) > STRANGE else ""
+            some = ", ".join(f"'{word}'" for word in new[:MAX_UNKNOWN_SHOWN])
+            more = (
+                f" and {len(new) - MAX_UNKNOWN_SHOWN} more" if len(new) > MAX_UNKNOWN_SHOWN else ""
+            )
             typer.echo(f"note: the model does not know {some}{more}", err=True)
 
     def _answer(self, prompt: str) -> None:
         if self.live and not self.as_json:
             self._live(prompt)
             return
-        self._strange([prompt])
-        (texts,) = self.writer.write([prompt], self.settings, first=self.written, **self.asked)
+        self._report_unknown([prompt])
+        (texts,) = self._write([prompt])
         for one in texts:
             self._print(one)
         sys.stdout.flush()
 
     def _live(self, prompt: str) -> None:
-        """Each token as soon as its characters are whole."""
-        self._strange([prompt])
-        tokens = self.writer.stream(prompt, self.settings, first=self.written, **self.asked)
+        """Stream tokens, each as soon as its characters are complete."""
+        self._report_unknown([prompt])
+        tokens = self.writer.stream(
+            prompt, self.settings, prefix=self.prefix, only=self.only, first=self.written,
+            file=self.file,
+        )  # fmt: skip
         began = False
         try:
             for token in tokens:
@@ -319,7 +330,7 @@ class _Out:
         Terminal(stderr=True).print(Text("probability ") + Text(" · ").join(parts))
 
 
-def _colour(token: "Token") -> Any:
+def _colour(token: "Token") -> "RichText":
     from rich.text import Text
 
     style = next(style for least, style in STYLES if token.probability >= least)
@@ -327,11 +338,11 @@ def _colour(token: "Token") -> Any:
 
 
 def _with_probability(token: "Token") -> str:
-    """A token with its probability behind it, where there are no colours."""
+    """Return a token followed by its probability, for output without colours."""
     return f"{token.text}/{token.probability:.3f}" if token.text else ""
 
 
-def _json(one: "Generation") -> dict[str, Any]:
+def _json(one: "Generation") -> dict[str, object]:
     tokens = [
         {"text": token.text, "id": token.id, "probability": token.probability}
         for token in one.tokens

@@ -1,6 +1,7 @@
 """weft list"""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
@@ -45,8 +46,8 @@ def show(
         typer.echo(name if names else f"{name:<18} {value} (installed; needs --trust {package})")
 
 
-def _describe_score(score: dict[str, Any]) -> str:
-    """A figure in words: what was measured on which data, over how many trainings."""
+def _describe_score(score: Mapping[str, object]) -> str:
+    """Describe a score: the metric, the data and the number of runs."""
     start = f", over {score['start']}" if "start" in score else ""
     words = f"{score['metric']} {score['value']} on {score['data']}"
     return f"{words} (n = {score['n']}{start})"

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, TextIO
 
 import typer
 
@@ -110,12 +110,19 @@ def main() -> None:
         _fail(f"{place}{error.strerror or error}.")
 
 
-def _note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a note as one line, other warnings as Python does."""
     if issubclass(category, UserNote):
         print(f"note: {message}", file=sys.stderr)
     else:
-        _SHOW(message, category, *where, **more)
+        _SHOW(message, category, filename, lineno, file, line)
 
 
 def _fit_options(message: str) -> str:

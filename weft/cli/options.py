@@ -1,7 +1,8 @@
 """Options shared by several verbs, and the configuration built from them."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,7 +10,7 @@ from weft.errors import UserError
 from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
-    from weft.config import Config
+    from weft.config import Config, Sections
     from weft.predict import Predictor
     from weft.run.data import Data
 
@@ -85,11 +86,12 @@ def bad_row_policy(value: str) -> Literal["error", "skip"]:
     return "skip" if value == "skip" else "error"
 
 
-def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
+def data_for_model(
+    predictor: "Predictor", file: str, **given: str | int | tuple[str, ...] | None
+) -> "Data":
     """Return the data settings for a file: those of the training file unless overridden.
 
-    The file beside it holds the right answers where there was one in training, or one is named;
-    of files joined by a comma the others do.
+    As in training, the labels may be in a file next to it, or in the files joined by a comma.
     """
     import os
     from dataclasses import fields
@@ -121,8 +123,8 @@ def data_for_model(predictor: "Predictor", file: str, **given: Any) -> "Data":
     return Data(**{**saved, **named})
 
 
-def _fit_columns(saved: dict[str, Any], file: str, named: bool) -> dict[str, Any]:
-    """Return the saved columns that fit a file, and print those that had to be found anew."""
+def _fit_columns(saved: "Sections", file: str, named: bool) -> dict[str, str | int]:
+    """Return the saved columns adapted to a file, and print them if they changed."""
     from weft.text.read import Columns, table_layout
     from weft.text.reading_plan import adapt_columns
 
@@ -150,8 +152,8 @@ def column(value: str) -> str | int:
     return value if number is None else number
 
 
-def apply(config: "Config", flags: dict[str, Any], sets: list[str]) -> "Config":
-    """A configuration with the flags that were given, then the --set overrides."""
+def apply(config: "Config", flags: Mapping[str, tuple[str, object]], sets: list[str]) -> "Config":
+    """Apply flags, by setting: (option, value), then the --set overrides."""
     from weft.config import overrides
 
     for key, (flag, value) in flags.items():

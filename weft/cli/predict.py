@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from weft.cli.progress import counting
 from weft.errors import UserError
 
 if TYPE_CHECKING:
+    from weft.config import Sections
     from weft.predict import Predictor
     from weft.tasks.annotation import Annotation
     from weft.tasks.task import Answer
@@ -202,7 +203,7 @@ def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> It
         yield one
 
 
-def _of_record(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
+def _of_record(saved: "Sections", file: str, default: "Columns") -> "Columns":
     """Return the record columns of a table: those of the training file, without its label."""
     from weft.text.read import Columns, table_layout
 
@@ -216,7 +217,7 @@ def _of_record(saved: dict[str, Any], file: str, default: "Columns") -> "Columns
     return default
 
 
-def _of_words(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
+def _of_words(saved: "Sections", file: str, default: "Columns") -> "Columns":
     """Return the word and tag columns of a file: those of the training files if present."""
     from dataclasses import replace
 
@@ -232,7 +233,7 @@ def _of_words(saved: dict[str, Any], file: str, default: "Columns") -> "Columns"
     return default
 
 
-def _of_pair(saved: dict[str, Any], file: str, default: "Columns") -> "Columns":
+def _of_pair(saved: "Sections", file: str, default: "Columns") -> "Columns":
     """Return the columns of a text pair: those of the training file if present."""
     from weft.text.read import Columns, table_layout
 
@@ -274,7 +275,7 @@ def _answers(
         yield waiting.popleft(), answer
 
 
-def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, Any]:
+def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
     """An answer as an object; of words, `parts` are where each stands and how probable it is.
 
     With `labels`, the probability of each of them, the most probable first.

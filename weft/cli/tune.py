@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,10 @@ from weft.errors import UserError
 
 if TYPE_CHECKING:
     from weft.config import Config
+    from weft.tune.restart import Restart
+    from weft.tune.study import TrialRecord
+
+    ProgressCallback = Callable[[TrialRecord | Restart | str, str, int | None], None]
 
 
 def tune(
@@ -123,8 +127,10 @@ def _base(config: Path | None, recipe: str, pretrained: str) -> "Config":
 
 
 @contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
-    """A bar over the trials on a terminal, one line a trial otherwise."""
+def _progress(
+    quiet: bool,
+) -> Iterator["ProgressCallback"]:
+    """Show a progress bar over the trials on a terminal, otherwise a line per trial."""
     from weft.report.pages.tune import describe_progress
 
     if quiet:
@@ -143,7 +149,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Any, str, int | None], None]]:
     with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
         task = bar.add_task("trials", total=None)
 
-        def advance(news: Any, metric: str, total: int | None) -> None:
+        def advance(news: "TrialRecord | Restart | str", metric: str, total: int | None) -> None:
             bar.console.print(describe_progress(news, metric), markup=False)
             number = getattr(news, "number", None)
             if number is not None:

@@ -8,10 +8,10 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 from weft import config as configuration
 from weft import registry
@@ -35,7 +35,7 @@ from weft.compare.ranking import rank
 from weft.compare.scheduler import TrialScheduler, build_worker_pool, show_progress
 from weft.compare.trial import RESULT, Result, SplitSpec, Trial
 from weft.compare.write_test_split import write_test_split
-from weft.config import Config
+from weft.config import Config, Sections, Settings
 from weft.errors import UserError, unknown_name
 from weft.report.analysis.disagreements import find_disagreements
 from weft.report.analysis.generation_samples import collect_samples
@@ -96,7 +96,7 @@ def compare(
     folds: int = 0,
     minutes: float = 30.0,
     workers: int = 0,
-    changes: Mapping[str, Any] = {},
+    changes: Sections = {},  # noqa: B006 (only read)
     device: str = "auto",
     overwrite: bool = False,
     quiet: bool = False,
@@ -204,7 +204,7 @@ def _trust_flags() -> list[str]:
     return [word for package in registry.trusted_packages() for word in ("--trust", package)]
 
 
-def _task_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _task_settings(settings: Sections) -> Settings:
     return {key: value for key, value in settings.items() if key.startswith("task.")}
 
 
@@ -218,13 +218,13 @@ def _check_metric(metric: str, config: Config, dataset: ComparisonData) -> None:
         raise unknown_name("metric", metric, metrics, "--metric")
 
 
-def _data(settings: Mapping[str, Any]) -> Data:
+def _data(settings: Sections) -> Data:
     section = {key[5:]: value for key, value in settings.items() if key.startswith("data.")}
     return validate(Data(**registry.check(Data, section, "[data]")))
 
 
 def _choose_recipes(
-    data: Data, settings: Mapping[str, Any], named: Sequence[str], pretrained: str
+    data: Data, settings: Sections, named: Sequence[str], pretrained: str
 ) -> tuple[list[str], str]:
     """Return the recipes to compare, and a hint about the detected task and its alternatives."""
     tasks = (*_detect_tasks(data), *(("nodes",) if data.parser else ()))
@@ -248,7 +248,7 @@ def _choose_recipes(
     return names, " ".join(filter(None, hints))
 
 
-def _task_section(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _task_section(recipe: str, settings: Sections) -> Settings:
     """Return the [task] section of a recipe with these settings."""
     task = {"kind": "classify", **configuration.recipe(recipe)["task"]}
     return task | {key[5:]: value for key, value in settings.items() if key.startswith("task.")}
@@ -260,7 +260,7 @@ def _column_settings(data: Data) -> dict[str, str | int]:
     return {key: value for key, value in chosen.items() if value != ""}
 
 
-def _infer_task(data: Data, settings: Mapping[str, Any], base: Config) -> dict[str, str]:
+def _infer_task(data: Data, settings: Sections, base: Config) -> dict[str, str]:
     """Return the kind of task as a setting, if numeric labels make it regression."""
     kind = settings.get("task.kind", base["task"].get("kind", ""))
     numeric = {"": "regress", "pair-classify": "pair-score"}.get(kind)
@@ -311,7 +311,7 @@ def _is_comparable(name: str) -> bool:
 
 
 def _prepare_data(
-    data: Data, settings: Mapping[str, Any], folds: int, output: Path, base: Config, hint: str
+    data: Data, settings: Sections, folds: int, output: Path, base: Config, hint: str
 ) -> ComparisonData:
     """Split the data and compute its statistics."""
     kind = settings.get("task.kind", base["task"].get("kind", ""))
@@ -470,5 +470,5 @@ def _make_folder(output: Path) -> Path:
     return output
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

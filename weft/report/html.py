@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -21,7 +20,7 @@ from weft.compare.format import (
 from weft.storage import cannot_write, write_text
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
     """Render a whole page; templates escape everything that comes from the user."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),

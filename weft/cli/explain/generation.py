@@ -1,6 +1,6 @@
 """Terminal output of `weft explain` for generated or scored text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ AFTER = 3  # steps of a beam behind the end of its answer
 
 
 def show_text(
-    console: "Console", found: "GenerationTrace", one: "Explanation", wrong: Any, *, close: bool
+    console: "Console", found: "GenerationTrace", one: "Explanation", wrong: object, *, close: bool
 ) -> None:
     """The tokens on grounds of their surprise; of one that is looked at closely, every step."""
     from rich.text import Text
@@ -77,16 +77,16 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
 
     rows = token_rows(found)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    named = any(row["others"] for row in rows)
+    named = any(row.others for row in rows)
     heads = ("token", "chance", *(("or else",) if named else ()))
     for name in (*heads, *(("looked at",) if _has_attention(found) else ())):
         table.add_column(name, justify="right" if name == "chance" else "left")
     for row in rows[:TOKENS]:
         others = Text("  ").join(
-            Text(name).append(f" {chance:.3f}", "dim") for name, chance in row["others"][:OTHERS]
+            Text(name).append(f" {chance:.3f}", "dim") for name, chance in row.others[:OTHERS]
         )
-        cells = [Text(row["text"]), Text(f"{row['prob']:.3f}"), *([others] if named else [])]
-        table.add_row(*cells, *([Text(row["attends_to"])] if _has_attention(found) else []))
+        cells = [Text(row.text), Text(f"{row.prob:.3f}"), *([others] if named else [])]
+        table.add_row(*cells, *([Text(row.attends_to)] if _has_attention(found) else []))
     console.print(table)
     if len(rows) > TOKENS:
         console.print(

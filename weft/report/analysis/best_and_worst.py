@@ -1,8 +1,8 @@
 """The best and worst outputs of a generation model, kept during evaluation; and their page."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from markupsafe import Markup
 
@@ -79,7 +79,12 @@ def _scored_text(example: Example, answer: Answer) -> GenerationSample:
 
 
 def render_page(
-    outputs: BestAndWorst, metrics: dict[str, Any], signatures: list[str], *, model: str, file: str
+    outputs: BestAndWorst,
+    metrics: Mapping[str, object],
+    signatures: list[str],
+    *,
+    model: str,
+    file: str,
 ) -> str:
     """Render the page of `weft evaluate --report` for generation and language models."""
     from weft.report.html import render

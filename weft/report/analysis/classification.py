@@ -1,13 +1,13 @@
 """Error analysis of classifiers: metrics by label, confusion matrix, most confident errors."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from weft.metrics.classify import ClassScores
 from weft.report.analysis.confusion import build_matrix, most_confused_pairs
 from weft.report.analysis.generation_samples import truncate
-from weft.report.analysis.mistakes import LabelErrors
+from weft.report.analysis.mistakes import LabelCounts
 from weft.tasks.task import Answer
 from weft.text.example import Example, join_pair
 
@@ -24,7 +24,7 @@ class WrongAnswer:
 
 
 @dataclass
-class ClassificationErrors(LabelErrors):
+class ClassificationErrors(LabelCounts):
     """Label counts, and the `keep` most confident errors.
 
     A text with several labels counts for each of them; confusions are counted only for one label
@@ -35,7 +35,7 @@ class ClassificationErrors(LabelErrors):
     wrong: int = 0
     _errors: list[tuple[float, int, WrongAnswer]] = field(default_factory=list)
 
-    def add(self, example: Example, answer: Answer) -> None:  # type: ignore[override]
+    def add(self, example: Example, answer: Answer) -> None:
         """Count one text."""
         label, value = _label_names(example.label), _label_names(answer.value)
         is_set = isinstance(answer.value, (tuple, list))
@@ -76,9 +76,8 @@ class ClassificationErrors(LabelErrors):
         }
 
         def mean(each: list[float], field: str) -> float:
-            return sum(
-                weight * getattr(one, field) for weight, one in zip(each, scores, strict=True)
-            )
+            values = (float(getattr(one, field)) for one in scores)
+            return sum(weight * value for weight, value in zip(each, values, strict=True))
 
         return {
             name: ClassScores(
@@ -89,7 +88,7 @@ class ClassificationErrors(LabelErrors):
 
 
 def render_page(
-    errors: ClassificationErrors, metrics: dict[str, Any], *, model: str, file: str
+    errors: ClassificationErrors, metrics: Mapping[str, object], *, model: str, file: str
 ) -> str:
     """Return the page of `weft evaluate --report` for a classifier."""
     from weft.report.html import render
@@ -108,7 +107,7 @@ def render_page(
     )
 
 
-def _label_names(label: Any) -> tuple[str, ...]:
+def _label_names(label: object) -> tuple[str, ...]:
     return tuple(map(str, label)) if isinstance(label, (tuple, list)) else (str(label),)
 
 

@@ -100,12 +100,15 @@ def collect_samples(
     )
 
 
-def sentence_chrf(predicted: Sequence[str], references: Sequence[Any]) -> np.ndarray:
+def sentence_chrf(
+    predicted: Sequence[str], references: Sequence[str | Sequence[str]]
+) -> np.ndarray:
     """Return the (n,) chrF of each single output."""
     chrf = Chrf()
     chrf.add(predicted, [one if isinstance(one, str) else list(one) for one in references])
     rows = np.hstack([chrf.table(), np.ones((chrf.n, 1))])
-    return chrf.statistics()["chrf"](rows)
+    scores: np.ndarray = chrf.statistics()["chrf"](rows)
+    return scores
 
 
 def diff_markup(output: str, reference: str) -> Markup:
@@ -144,7 +147,9 @@ class _ScoreTable:
 
         nats = NatsPerWord("perplexity", ends=True)
         nats.add(rows, [row["text"] for row in rows])
-        return np.exp(np.minimum(nats.table()[:, 0] / np.maximum(nats.table()[:, 1], 1), 50))
+        table = nats.table()
+        perplexity: np.ndarray = np.exp(np.minimum(table[:, 0] / np.maximum(table[:, 1], 1), 50))
+        return perplexity
 
     def is_perfect(self, i: int) -> bool:
         return self.kind == "seq2seq" and self.scores[0, i] > 100 - 1e-6
@@ -160,5 +165,5 @@ class _ScoreTable:
         return GenerationSample(truncate(self.rows[i]["text"]), truncate(reference), tuple(outputs))
 
 
-def _reference(label: Any) -> str:
+def _reference(label: str | list[str]) -> str:
     return target_text(tuple(label) if isinstance(label, list) else label)

@@ -2,8 +2,8 @@
 
 import heapq
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -26,18 +26,43 @@ class BadSentence:
 
 
 @dataclass
-class LabelErrors:
-    """Correct, predicted and gold counts by label, in constant memory; the `keep` worst sentences.
+class LabelCounts:
+    """Correct, predicted and gold counts by label, in constant memory."""
 
-    The worst sentences are those with the most errors, shorter before longer.
-    """
-
-    keep: int = 0
+    keep: int = 0  # errors to show
     kind: str = ""
     correct: Counter[str] = field(default_factory=Counter)
     predicted: Counter[str] = field(default_factory=Counter)
     gold: Counter[str] = field(default_factory=Counter)
     confusions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (gold, predicted)
+
+    @property
+    def units(self) -> tuple[str, str]:
+        """The unit that is counted, and the name of its labels."""
+        return UNITS[self.kind]
+
+    def by_label(self) -> dict[str, ClassScores]:
+        """Return precision, recall, F1 and support of each label, most frequent first."""
+        names = sorted(self.predicted | self.gold, key=lambda name: (-self.gold[name], name))
+        counts = [
+            np.array([count[name] for name in names], dtype=np.int64)
+            for count in (self.correct, self.predicted, self.gold)
+        ]
+        return dict(zip(names, score_classes(*counts), strict=True))
+
+    def most_confused(self, most: int) -> list[tuple[str, str, int]]:
+        """Return the most frequent confusions as (gold, predicted, count)."""
+        wrong = [(a, b, n) for (a, b), n in self.confusions.items() if a != b]
+        return sorted(wrong, key=lambda cell: (-cell[2], cell[:2]))[:most]
+
+
+@dataclass
+class LabelErrors(LabelCounts):
+    """Counts of word-level labels, and the `keep` worst sentences.
+
+    The worst sentences are those with the most errors, shorter before longer.
+    """
+
     _worst: list[tuple[int, int, int, BadSentence]] = field(default_factory=list)
     _seen: int = 0
 
@@ -69,27 +94,10 @@ class LabelErrors:
         """The sentences with the most errors, worst first."""
         return [bad for _, _, _, bad in sorted(self._worst, key=lambda item: item[:3])[::-1]]
 
-    @property
-    def units(self) -> tuple[str, str]:
-        """The unit that is counted, and the name of its labels."""
-        return UNITS[self.kind]
 
-    def by_label(self) -> dict[str, ClassScores]:
-        """Return precision, recall, F1 and support of each label, most frequent first."""
-        names = sorted(self.predicted | self.gold, key=lambda name: (-self.gold[name], name))
-        counts = [
-            np.array([count[name] for name in names], dtype=np.int64)
-            for count in (self.correct, self.predicted, self.gold)
-        ]
-        return dict(zip(names, score_classes(*counts), strict=True))
-
-    def most_confused(self, most: int) -> list[tuple[str, str, int]]:
-        """Return the most frequent confusions as (gold, predicted, count)."""
-        wrong = [(a, b, n) for (a, b), n in self.confusions.items() if a != b]
-        return sorted(wrong, key=lambda cell: (-cell[2], cell[:2]))[:most]
-
-
-def render_page(mistakes: LabelErrors, metrics: dict[str, Any], *, model: str, file: str) -> str:
+def render_page(
+    mistakes: LabelErrors, metrics: Mapping[str, object], *, model: str, file: str
+) -> str:
     """Render the page of `weft evaluate --report`: metrics, confusions, worst sentences."""
     from weft.report.drawings.draw import draw
     from weft.report.html import render

@@ -116,7 +116,7 @@ def _methods_in_time(methods: Sequence[Method], seconds: float) -> list[Method]:
 
 def _draw_error(prediction: Prediction, names: Sequence[str]) -> Markup:
     """Draw a prediction against gold, below its question if it has one."""
-    drawing = draw(prediction.value, prediction.label, names)
+    drawing = draw(*prediction.structures, names)
     return (
         drawing
         if prediction.text_pair is None

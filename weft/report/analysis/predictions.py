@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import BinaryIO, Literal, cast
 
 import numpy as np
 
@@ -28,14 +28,16 @@ Kind = Literal[
     "classes", "sets", "numbers", "tags", "spans", "arcs", "constituents", "nodes", "answer"
 ]  # fmt: skip
 
+Value = str | tuple[str, ...] | float | Annotation  # one label or several, a number, or a structure
+
 
 @dataclass(frozen=True)
 class Prediction:
     """A test text with its gold label and its predicted value."""
 
     text: str
-    label: Any  # a label, a tuple of labels, a number, or a Annotation
-    value: Any
+    label: Value
+    value: Value
     score: float  # probability of the value; for a number, the number itself
     text_pair: tuple[str, str] | None = None  # both texts of a pair
 
@@ -48,14 +50,29 @@ class Prediction:
     def is_correct(self) -> bool:
         """True if the prediction equals the label."""
         if isinstance(self.value, Annotation):
-            numerator, denominator = ratio_terms(self.value, self.label)
+            numerator, denominator = ratio_terms(*self.structures)
             return numerator == denominator
         return self.label == self.value
 
     @property
+    def structures(self) -> tuple[Annotation, Annotation]:
+        """The predicted and the gold structure."""
+        assert isinstance(self.value, Annotation)
+        assert isinstance(self.label, Annotation)
+        return self.value, self.label
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """The gold and the predicted number."""
+        assert isinstance(self.label, float)
+        assert isinstance(self.value, (int, float))
+        return self.label, self.value
+
+    @property
     def absolute_error(self) -> float:
         """The distance of a predicted number from gold."""
-        return abs(self.value - self.label)
+        gold, predicted = self.numbers
+        return abs(predicted - gold)
 
 
 @dataclass(frozen=True)
@@ -154,12 +171,12 @@ class _Counts:
         self.kind = self.kind or prediction_kind(prediction.value)
         self.n += 1
         if isinstance(prediction.value, Annotation):
-            self._count_labels(score_sentence(prediction.value, prediction.label))
+            self._count_labels(score_sentence(*prediction.structures))
             self._keep(_error_score(prediction), offset)
             self.right += prediction.is_correct
             return
         if self.kind == "numbers":
-            self.pairs.extend((prediction.label, prediction.value))
+            self.pairs.extend(prediction.numbers)
             stratum, badness = "", prediction.absolute_error
         else:
             labels, values = _label_names(prediction.label), _label_names(prediction.value)
@@ -169,7 +186,7 @@ class _Counts:
             stratum = labels[0] if len(labels) == 1 else f"{len(labels)} labels"
             badness = -1.0 if prediction.is_correct else prediction.score
         if self.kind == "classes":
-            self.confusions[prediction.label, prediction.value] += 1
+            self.confusions[str(prediction.label), str(prediction.value)] += 1
             self.bins.add(prediction.score, prediction.is_correct)
         right = self.kind == "numbers" or prediction.is_correct
         self.right += right
@@ -228,7 +245,7 @@ class CalibrationBins:
         return Calibration(bins, error, sum(self.prob_sums) / n, sum(self.right) / n)
 
 
-def prediction_kind(value: Any) -> Kind:
+def prediction_kind(value: object) -> Kind:
     """Return the kind of a predicted value."""
     if isinstance(value, Annotation):
         return cast(Kind, value.kind)
@@ -239,12 +256,13 @@ def prediction_kind(value: Any) -> Kind:
 
 def _error_score(prediction: Prediction) -> float:
     """Return an error score: the number of errors, weighted by their fraction; -1 if correct."""
-    numerator, denominator = ratio_terms(prediction.value, prediction.label)
+    predicted, gold = prediction.structures
+    numerator, denominator = ratio_terms(predicted, gold)
     score = (denominator - numerator) ** 2 / denominator if numerator < denominator else -1.0
     # A drawing of a long sentence is unreadable: it comes after all others.
     return (
         score / 1e6
-        if prediction.value.kind in DRAWN_KINDS and len(prediction.value.words) > MAX_DRAWN_WORDS
+        if predicted.kind in DRAWN_KINDS and len(predicted.words) > MAX_DRAWN_WORDS
         else score
     )
 
@@ -254,7 +272,9 @@ def _class_figures(both: int, predicted: int, gold: int) -> ClassScores:
     return ClassScores(precision, recall, 2 * both / (predicted + gold), gold)
 
 
-def _stratified_sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: int) -> list[int]:
+def _stratified_sample(
+    strata: Mapping[tuple[str, bool], Sequence[int]], limit: int, seed: int
+) -> list[int]:
     """Return the offsets of at most `limit` texts, allocated to strata by largest remainder.
 
     If `limit` allows, every stratum is represented: rare labels and rare errors are informative.
@@ -280,14 +300,14 @@ def _stratified_sample(strata: Mapping[Any, Sequence[int]], limit: int, seed: in
     )
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
 
 
-def _read_lines(file: Any, path: Path) -> Iterator[tuple[int, Prediction]]:
+def _read_lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Prediction]]:
     """Yield the file offset of each prediction, and the prediction."""
     offset = 0
     for number, line in enumerate(file, 1):
@@ -299,7 +319,7 @@ def _read_lines(file: Any, path: Path) -> Iterator[tuple[int, Prediction]]:
         offset += len(line)
 
 
-def _read_prediction(file: Any, offset: int) -> Prediction:
+def _read_prediction(file: BinaryIO, offset: int) -> Prediction:
     file.seek(offset)
     return _parse(file.readline())
 
@@ -326,5 +346,5 @@ def _parse(line: bytes) -> Prediction:
     return Prediction(row["text"], label, value, float(row["score"]))
 
 
-def _label_names(label: Any) -> tuple[str, ...]:
+def _label_names(label: object) -> tuple[str, ...]:
     return tuple(map(str, label)) if isinstance(label, (tuple, list)) else (str(label),)

@@ -110,7 +110,8 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) 
 
     size = min(REDUCED_SIZE, *rows.shape)
     with np.errstate(divide="ignore", invalid="ignore"):  # equal rows have no variance
-        return TruncatedSVD(size, random_state=seed).fit_transform(rows)
+        reduced: np.ndarray = TruncatedSVD(size, random_state=seed).fit_transform(rows)
+    return reduced
 
 
 def render_section(
@@ -166,7 +167,9 @@ def _tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(vectors)
+    method = TSNE(init="pca", perplexity=perplexity, random_state=seed)
+    points: np.ndarray = method.fit_transform(vectors)
+    return points
 
 
 def _umap(vectors: np.ndarray, seed: int) -> np.ndarray:
@@ -178,7 +181,8 @@ def _umap(vectors: np.ndarray, seed: int) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as about disconnected clusters
         method = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1)
-        return method.fit_transform(vectors)
+        points: np.ndarray = method.fit_transform(vectors)
+    return points
 
 
 def scale_to_frame(points: np.ndarray) -> np.ndarray:
@@ -188,7 +192,8 @@ def scale_to_frame(points: np.ndarray) -> np.ndarray:
     extent = np.where(high > low, high - low, 1e-12)
     scale = (frame / extent).min() if (high > low).any() else 0.0
     middle = (points - (low + high) / 2) * scale * [1, -1] + [WIDTH / 2, HEIGHT / 2]
-    return np.round(middle).astype(int)
+    rounded: np.ndarray = np.round(middle).astype(int)
+    return rounded
 
 
 def _find_errors(predictions: Sequence[Prediction], kind: str) -> list[bool]:
@@ -196,7 +201,8 @@ def _find_errors(predictions: Sequence[Prediction], kind: str) -> list[bool]:
     if kind != "numbers":
         return [not one.is_correct for one in predictions]
     errors = np.array([one.absolute_error for one in predictions])
-    return (errors > np.sqrt(np.mean(errors**2))).tolist()
+    above: list[bool] = (errors > np.sqrt(np.mean(errors**2))).tolist()
+    return above
 
 
 def _assign_groups(
@@ -233,13 +239,13 @@ def _assign_ranges(values: np.ndarray) -> tuple[list[int], list[LegendEntry]]:
     return groups.tolist(), keys
 
 
-def _label_name(label: Any) -> str:
+def _label_name(label: object) -> str:
     if not isinstance(label, tuple):
         return str(label)
-    return label[0] if len(label) == 1 else f"{len(label)} labels" if label else "no label"
+    return str(label[0]) if len(label) == 1 else f"{len(label)} labels" if label else "no label"
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -11,7 +12,8 @@ from weft.report.charts.plots import ACCENT, INK, MUTED, STYLE, to_svg
 from weft.train.gradient_verdict import VANISHED_GRADIENT, Curve, GradientHealth, memory_curve
 
 MIN_STRENGTH = 1e-12  # weaker gradients are drawn here
-LINE_STYLES: dict[str, dict[str, Any]] = {
+LineOptions = Mapping[str, Any]  # keyword arguments of matplotlib's plot
+LINE_STYLES: dict[str, LineOptions] = {
     "good": {"color": INK, "lw": 1.3},
     "warning": {"color": ACCENT, "lw": 1.4, "ls": (0, (5, 3))},
     "bad": {"color": ACCENT, "lw": 2.0},
@@ -70,8 +72,8 @@ def _halving_distances(far: int, shared: set[int]) -> list[int]:
 
 
 def _draw_axes(
-    figure: Figure, lines: Mapping[str, Curve], styles: Mapping[str, Mapping[str, Any]]
-) -> Any:
+    figure: Figure, lines: Mapping[str, Curve], styles: Mapping[str, LineOptions]
+) -> Axes:
     axes = figure.add_subplot()
     axes.set_yscale("log")
     values = [max(value, MIN_STRENGTH) for curve in lines.values() for _, value in curve]
@@ -94,7 +96,7 @@ def _draw_axes(
 
 
 def _draw_names(
-    figure: Figure, axes: Any, lines: Mapping[str, Curve], styles: Mapping[str, Mapping[str, Any]]
+    figure: Figure, axes: Axes, lines: Mapping[str, Curve], styles: Mapping[str, LineOptions]
 ) -> None:
     """Label each line at its right end, with labels moved apart to avoid overlap."""
     ends = {name: (curve[-1][0], max(curve[-1][1], MIN_STRENGTH)) for name, curve in lines.items()}
@@ -115,7 +117,7 @@ def _draw_names(
         )
 
 
-def _axes_height(axes: Any, value: float) -> float:
+def _axes_height(axes: Axes, value: float) -> float:
     """Return the height of a value in axes units, from 0 (bottom) to 1 (top)."""
     return float(axes.transAxes.inverted().transform(axes.transData.transform((0, value)))[1])
 

@@ -3,10 +3,9 @@
 L layers
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ def read_folders(folders: Iterable[tuple[str, Path]]) -> list[LayerWeights]:
     return [layers for name, folder in folders for layers in _read_saved(name, folder)]
 
 
-def _embedder_specs(model: Model) -> Sequence[Any]:
+def _embedder_specs(model: Model) -> Sequence[Mapping[str, str]]:
     specs = model.parts["embedder"]
     return specs if isinstance(specs, list) else [specs]
 

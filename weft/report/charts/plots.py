@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -21,7 +22,7 @@ from weft.report.charts.label_placement import GAP, LabelPlacer
 # Placeholder colours, replaced by the page's CSS variables in the SVG.
 INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", PAPER: "paper"}
-STYLE: Any = {
+STYLE: Any = {  # matplotlib's stubs want every key as a literal
     "svg.fonttype": "none",  # text stays text: small, selectable, in the page's font
     "svg.hashsalt": "weft",  # same chart, same bytes
     "font.size": 9,
@@ -193,7 +194,7 @@ def to_svg(figure: Figure, name: str) -> str:
     """Return the figure as an inline SVG element, self-contained, with unique ids."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(out, format="svg", metadata=nothing)  # type: ignore[arg-type]
+    figure.savefig(out, format="svg", metadata=nothing)
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
@@ -239,7 +240,7 @@ def _axis_title(name: str) -> str:
     return f"{metric_name(name)} (%)" if is_percent(name) else metric_name(name)
 
 
-def _use_log_scale(axes: Any, metric: str) -> bool:
+def _use_log_scale(axes: Axes, metric: str) -> bool:
     """Use a logarithmic axis for a wide range of perplexities; return True if so."""
     low, high = axes.get_ylim()
     if "perplexity" not in metric or low <= 0 or high < 5 * low:
@@ -251,7 +252,7 @@ def _use_log_scale(axes: Any, metric: str) -> bool:
     return True
 
 
-def _latency_axis(axes: Any, values: Sequence[float]) -> None:
+def _latency_axis(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xlabel("latency per text (ms, p50)")
     if min(values) > 0 and max(values) > 5 * min(values):
         axes.set_xscale("log")
@@ -261,8 +262,8 @@ def _latency_axis(axes: Any, values: Sequence[float]) -> None:
 
 
 def _draw_labels(
-    figure: Any,
-    axes: Any,
+    figure: Figure,
+    axes: Axes,
     rows: Sequence[Row],
     radii: Sequence[float],
     stairs: Curve,
@@ -271,9 +272,10 @@ def _draw_labels(
 ) -> None:
     """Label each point at the nearest free position."""
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # fixes the position of the axes
+    canvas.draw()  # type: ignore[no-untyped-call]  # fixes the position of the axes
     figure.set_layout_engine("none")  # and keeps it
-    renderer, frame = canvas.get_renderer(), axes.get_window_extent().extents
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]  # not in the stubs
+    left, bottom, right, top = axes.get_window_extent().extents
     points = [
         axes.transData.transform((row.p50_ms or 0.0, (row.quality or 0.0) * scale)) for row in rows
     ]
@@ -286,7 +288,7 @@ def _draw_labels(
     corners = axes.transData.transform(np.array(stairs))
     for (x0, y0), (x1, y1) in pairwise(corners):
         taken.append((x0 - 1, min(y0, y1) - 1, x1 + 1, max(y0, y1) + 1))
-    labels = LabelPlacer(tuple(frame), taken)
+    labels = LabelPlacer((left, bottom, right, top), taken)
     for row, (x, y), r in zip(rows, points, around, strict=True):
         bold = "bold" if row.recipe == choice.recipe else "normal"
         colour = ACCENT if row.recipe == choice.recipe else INK

@@ -1,9 +1,10 @@
 """Charts of a hyperparameter search: history, single hyperparameters, curves, restarts."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any  # for the keyword arguments of matplotlib
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -132,7 +133,9 @@ def plot_restarts(tuned: TuneResult) -> str:
                 value = restart.value(restarts.split)
                 if value is not None:
                     shape = "x" if restart.collapsed else "o"
-                    style: Any = {} if restart.collapsed else {"mec": PAPER, "mew": 0.8}
+                    style: dict[str, Any] = {}
+                    if not restart.collapsed:
+                        style = {"mec": PAPER, "mew": 0.8}
                     axes.plot([value * scale], [height], shape, color=colour, ms=7, **style)
         axes.set_yticks(range(len(groups)), [name for name, _ in reversed(groups)])
         axes.set_ylim(-0.5, len(groups) - 0.5)
@@ -143,7 +146,7 @@ def plot_restarts(tuned: TuneResult) -> str:
         return to_svg(figure, "strip")
 
 
-def _draw_trials(axes: Any, tuned: TuneResult, x_of: Any) -> None:
+def _draw_trials(axes: Axes, tuned: TuneResult, x_of: Callable[[TrialRecord], float]) -> None:
     """Draw complete trials filled, pruned ones hollow, the best in colour."""
     scale = _scale(tuned.metric)
 
@@ -158,7 +161,7 @@ def _draw_trials(axes: Any, tuned: TuneResult, x_of: Any) -> None:
     draw([r for r in shown if r.number == tuned.best.number], color=ACCENT, ms=7.5)
 
 
-def _set_log_axis(axes: Any, dimension: Range) -> None:
+def _set_log_axis(axes: Axes, dimension: Range) -> None:
     axes.set_xscale("log")
     many = dimension.high / dimension.low > 50
     axes.xaxis.set_major_locator(LogLocator(numticks=5) if many else LogLocator(subs=(1, 2, 5)))
@@ -167,7 +170,7 @@ def _set_log_axis(axes: Any, dimension: Range) -> None:
     axes.set_xlim(dimension.low / 1.15, dimension.high * 1.15)
 
 
-def _truncate(value: Any) -> str:
+def _truncate(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
 

@@ -91,12 +91,20 @@ def arc_levels(arcs: Sequence[Arc]) -> list[int]:
     return out
 
 
-def _check_lengths(words: Sequence[str], *columns: Sequence) -> None:
-    names = ("heads", "labels", "tags", "gold heads", "gold labels")
-    for name, column in zip(names, columns, strict=True):
-        if len(column) != len(words) and (len(column) or name in names[:2]):
-            raise UserError(f"{len(words)} words but {len(column)} {name}: give one per word.")
-    for column in (columns[0], columns[3]):
+def _check_lengths(
+    words: Sequence[str],
+    heads: Sequence[int],
+    labels: Sequence[str],
+    tags: Sequence[str],
+    gold_heads: Sequence[int],
+    gold_labels: Sequence[str],
+) -> None:
+    sizes = {"heads": len(heads), "labels": len(labels), "tags": len(tags)}
+    sizes |= {"gold heads": len(gold_heads), "gold labels": len(gold_labels)}
+    for name, size in sizes.items():
+        if size != len(words) and (size or name in ("heads", "labels")):
+            raise UserError(f"{len(words)} words but {size} {name}: give one per word.")
+    for column in (heads, gold_heads):
         for word, head in enumerate(column, 1):
             if not 0 <= head <= len(words) or head == word:
                 raise UserError(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_SIGN_LETTERS = 3  # of a label that fits into a node
+T = TypeVar("T")
 
 
 def draw(
@@ -104,7 +105,7 @@ def lay_out(tree: Tree) -> TreeLayout:
     return TreeLayout(flat.words, flat.labels, parents, spans, order)
 
 
-def find_unmatched(values: Sequence[tuple], other: Sequence[tuple]) -> list[bool]:
+def find_unmatched(values: Sequence[T], other: Sequence[T]) -> list[bool]:
     """Return which values have no match in `other`, counting duplicates."""
     left, out = Counter(other), []
     for value in values:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
@@ -48,8 +49,18 @@ def colour_depth(prob: float) -> float:
     return depth if depth >= MIN_DEPTH else 0.0
 
 
-def token_rows(generated: "GenerationTrace") -> list[dict[str, Any]]:
-    """Return every token with its probability, alternatives and most attended source token."""
+@dataclass(frozen=True)
+class TokenRow:
+    """A generated token in a table."""
+
+    text: str
+    prob: float
+    others: list[tuple[str, float]]  # alternatives with their probabilities
+    attends_to: str  # the most attended source token
+
+
+def token_rows(generated: "GenerationTrace") -> list[TokenRow]:
+    """Return a row per token."""
     out = []
     for t, token in enumerate(generated.tokens):
         attended = ""
@@ -59,8 +70,7 @@ def token_rows(generated: "GenerationTrace") -> list[dict[str, Any]]:
         others = [(name, prob) for name, prob in token.others if name != token.text][
             :N_ALTERNATIVES
         ]
-        row = {"text": token.text, "prob": token.prob, "others": others, "attends_to": attended}
-        out.append(row)
+        out.append(TokenRow(token.text, token.prob, others, attended))
     return out
 
 
@@ -91,7 +101,7 @@ def draw_beams(nodes: Sequence[BeamNode]) -> Markup:
     return Markup(f'<svg class="beams" {size} role="img"><title>beam search</title>{body}</svg>')
 
 
-def draw_attention(generated: "GenerationTrace") -> dict[str, Any] | None:
+def draw_attention(generated: "GenerationTrace") -> dict[str, object] | None:
     """Draw a labelled map of each layer's mean attention, and its heads if there are several."""
     if generated.attention is None:
         return None

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -30,7 +30,7 @@ from weft.report.charts import histograms, layer_weights, plots
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
-    from weft.train.gradient_diagnostics import GradientHealth
+    from weft.train.gradient_verdict import GradientHealth
 
 MAX_LABELS = 500  # rows of a label table; the number of others is given
 MAX_CURVES = 10  # per recipe
@@ -111,10 +111,10 @@ def _first_models(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, P
     return list(first.items())
 
 
-def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, Any]:
+def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, object]:
     """Return tables and charts of one model's predictions; None if they do not apply."""
     names = ("classes", "matrix", "pairs", "reliability", "against", "residuals", "structure")
-    out: dict[str, Any] = {**dict.fromkeys(names), "all": 0, "unit": "texts"}
+    out: dict[str, object] = {**dict.fromkeys(names), "all": 0, "unit": "texts"}
     if analysis is None:
         return out
     predictions = analysis.predictions
@@ -143,11 +143,12 @@ def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, Any]:
 
 def _describe_errors(prediction: Prediction) -> str:
     """Describe the errors in a sentence."""
-    if prediction.value.kind == "answer":
-        return f"F1 {100 * ratio_terms(prediction.value, prediction.label)[0]:.0f} %"
-    counts = score_sentence(prediction.value, prediction.label)
-    unit = UNITS[prediction.value.kind][0]
-    if prediction.value.kind in ("spans", "constituents"):
+    predicted, gold = prediction.structures
+    if predicted.kind == "answer":
+        return f"F1 {100 * ratio_terms(predicted, gold)[0]:.0f} %"
+    counts = score_sentence(predicted, gold)
+    unit = UNITS[predicted.kind][0]
+    if predicted.kind in ("spans", "constituents"):
         summary = f"{len(counts.correct)} of {len(counts.gold)} {unit} found"
         extra = len(counts.predicted) - len(counts.correct)
         return f"{summary}, {extra} spurious" if extra else summary
@@ -292,7 +293,7 @@ def _learning_curves(
     return out
 
 
-def _label_table(facts: DatasetStats) -> dict[str, Any]:
+def _label_table(facts: DatasetStats) -> dict[str, object]:
     shown = list(facts.labels.items())[:MAX_LABELS]
     most = max((sum(counts.values()) for _, counts in shown), default=1)
     return {

@@ -7,7 +7,7 @@ import datetime
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import matplotlib
 from markupsafe import Markup
@@ -30,6 +30,7 @@ from weft.tasks.mlm import MASK_PATTERN
 from weft.text.example import Example, GoldAnswers
 
 BLANK_CONTEXT_CHARACTERS = 60  # on each side of a blank
+LineStyle = str | tuple[int, tuple[int, ...]]  # of matplotlib: a name, or a dash pattern
 MAX_BARS = 8  # label probabilities shown
 MAX_ANSWER_CHARACTERS = 200  # of a prediction in the headline
 
@@ -102,7 +103,7 @@ def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -
 
 def plot_curves(results: Sequence[Faithfulness], kind: Literal["deletion", "insertion"]) -> str:
     """Plot the curves of all methods, the first in the accent colour, random order dotted."""
-    dashes: list[Any] = ["-", "--", "-.", (0, (9, 2)), (0, (5, 1, 1, 1, 1, 1))]
+    dashes: list[LineStyle] = ["-", "--", "-.", (0, (9, 2)), (0, (5, 1, 1, 1, 1, 1))]
     percentages = [100 * share for share in results[0].shares]
     random_curve = getattr(results[0], f"random_{kind}")
     with matplotlib.rc_context(plots.STYLE):
@@ -141,7 +142,7 @@ def _why_unweighed(study: ExplainRun, predictor: Predictor) -> str:
     return "only neural models support it"
 
 
-def _generation_details(study: ExplainRun) -> dict[str, Any]:
+def _generation_details(study: ExplainRun) -> dict[str, object]:
     """Return the details of one generated output, or of one scored text."""
     from weft.report.drawings import generation
 
@@ -186,10 +187,10 @@ def _attention_maps(predictor: Predictor, example: Example) -> Markup | None:
     return render_section(attention_maps(predictor, example))
 
 
-def _blank_predictions(one: Explanation) -> list[dict[str, Any]]:
+def _blank_predictions(one: Explanation) -> list[dict[str, object]]:
     """Return each blank with its context and the most probable words."""
     parts = MASK_PATTERN.split(one.text)
-    out = []
+    out: list[dict[str, object]] = []
     for k, words in enumerate(one.answer.blanks):
         before, after = " ".join(parts[k].split()), " ".join(parts[k + 1].split())
         before = (
@@ -295,7 +296,7 @@ def _truncate(text: str) -> str:
     )
 
 
-def _format_label(value: Any) -> str:
+def _format_label(value: object) -> str:
     if isinstance(value, GoldAnswers):
         return " | ".join(dict.fromkeys(value.texts)) or "no answer"
     return ", ".join(value) if isinstance(value, tuple) else str(value)
@@ -311,7 +312,7 @@ def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str,
     return [(name, prob, name == one.target) for name, prob in shown]
 
 
-def _explained_text(study: ExplainRun, i: int) -> dict[str, Any]:
+def _explained_text(study: ExplainRun, i: int) -> dict[str, object]:
     one, label = study.first[i], study.examples[i].label
     return {
         "says": f"{one.at.name}: {_describe_answer(one)}"

@@ -45,7 +45,7 @@ def word_choices(study: ExplainRun, i: int) -> list[WordChoices]:
     ]
 
 
-def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[str, Any] | None:
+def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[str, object] | None:
     """Return the learned transition scores of a CRF, for the tags of this sentence.
 
     Rows precede columns; None marks a forbidden transition.

@@ -4,7 +4,6 @@ import datetime
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from rich.table import Table
@@ -18,12 +17,13 @@ from weft.compare.format import (
     metric_name,
 )
 from weft.config import to_toml
+from weft.metrics.bootstrap import Spread
 from weft.report import html
 from weft.report.charts import tune as charts
 from weft.run.train import versions
 from weft.storage import write_text
 from weft.terminal import Terminal
-from weft.tune.restart import Restart, Restarts
+from weft.tune.restart import Restart, Restarts, Which
 from weft.tune.search import TuneResult
 from weft.tune.study import TrialRecord
 
@@ -55,11 +55,11 @@ def describe_progress(news: TrialRecord | Restart | str, metric: str) -> str:
     return "  ".join(fields)
 
 
-def format_settings(values: dict[str, Any]) -> str:
+def format_settings(values: dict[str, object]) -> str:
     return "  ".join(f"{key}={format_value(value)}" for key, value in values.items())
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Format the value of a hyperparameter."""
     return f"{value:.3g}" if isinstance(value, float) else to_toml(value).strip('"')
 
@@ -132,9 +132,10 @@ def build_notes(tuned: TuneResult) -> list[str]:
 def _describe_collapses(restarts: Restarts, metric: str) -> list[str]:
     """Describe the collapsed restarts of each configuration, and the mean without them."""
     out = []
-    for which, name in (("tuned", "Tuned"), ("start", "Original")):
-        collapsed = restarts.collapses(which)  # type: ignore[arg-type]
-        both = [restarts.spread(which, restarts.split, kept) for kept in (True, False)]  # type: ignore[arg-type]
+    groups: tuple[tuple[Which, str], ...] = (("tuned", "Tuned"), ("start", "Original"))
+    for which, name in groups:
+        collapsed = restarts.collapses(which)
+        both = [restarts.spread(which, restarts.split, kept) for kept in (True, False)]
         if collapsed:
             overall, remaining = (
                 "no value" if s is None else _mean_and_deviation(s, metric) for s in both
@@ -205,7 +206,7 @@ def render_page(tuned: TuneResult, command: Sequence[str]) -> str:
     )
 
 
-def _restart_groups(tuned: TuneResult) -> list[dict[str, Any]]:
+def _restart_groups(tuned: TuneResult) -> list[dict[str, object]]:
     """Return the restarts as tables of the page."""
     restarts = tuned.restarts
     if restarts is None:
@@ -243,7 +244,7 @@ def _best_trial(tuned: TuneResult) -> str:
     return f"The best of {done} trials" if done > 1 else "The only trial"
 
 
-def _mean_and_deviation(spread: Any, metric: str) -> str:
+def _mean_and_deviation(spread: Spread, metric: str) -> str:
     mean = format_metric(spread.mean, metric)
     return f"{mean} ± {format_metric(spread.deviation, metric)}" if spread.n > 1 else mean
 

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -231,7 +230,7 @@ def _fraction_kept(rows: np.ndarray, points: np.ndarray) -> float:
     )
 
 
-def _neighbour_lists(vectors: Vectors, words: WordSelection) -> dict[str, Any]:
+def _neighbour_lists(vectors: Vectors, words: WordSelection) -> dict[str, object]:
     """Return the nearest neighbours of each word on the map, for the script."""
     lists = vectors.neighbour_lists(words.words, N_NEIGHBOURS)
     return {
@@ -240,7 +239,7 @@ def _neighbour_lists(vectors: Vectors, words: WordSelection) -> dict[str, Any]:
     }
 
 
-def _neighbour_tables(vectors: Vectors, table: Mapping[str, Found]) -> list[dict[str, Any]]:
+def _neighbour_tables(vectors: Vectors, table: Mapping[str, Found]) -> list[dict[str, object]]:
     """Return tables with one column per query: its rank, then its nearest neighbours."""
     out = []
     queries = list(table)
