@@ -280,6 +280,19 @@ def test_the_shade_of_a_cell_is_its_weight():
     assert heatmap.truncate("x" * 13) == "x" * 11 + "…"
 
 
+def test_grid_lines_are_where_values_are_read():
+    curves = plots.plot_learning_curves("a", [[(1.0, 0.2), (3.0, 0.8)]], [], "accuracy", (0.0, 1.0))
+    pairs = np.array([[0.0, 1.0], [2.0, 1.0], [1.0, 4.0]])
+    drawn = {
+        curves: "y",
+        histograms.plot_residuals(pairs): "y",
+        histograms.plot_predicted_vs_gold(pairs): "xy",
+        histograms.plot_distributions({"a": ((0.0, 1.0, 2.0), (1, 3))}, "score"): "y",
+    }
+    for chart, grid in drawn.items():
+        assert [panel.grid for panel in read_chart(chart)] == [grid]
+
+
 def test_more_dots_than_can_be_seen_are_thinned():
     pairs = np.stack([np.arange(histograms.MAX_DOTS + 1.0)] * 2, 1)
     (panel,) = read_chart(histograms.plot_predicted_vs_gold(pairs))
