@@ -164,4 +164,5 @@ def row(headline: Headline, lines: list[Figures]) -> tuple[str, ...]:
     verdict = f" {mark(result.kept)}" if headline.bar else ""
     script = re.search(r"bench/(\w+\.py)", result.lines[0]["command"])[1]
     claim = f"[{headline.claim}]({headline.page}.md)"
-    return claim, headline.bar or "–", f"{result.shown}{verdict}", result.peer, f"`{script}`"
+    shown = f"{result.shown}{verdict}".replace(" ", "\N{NO-BREAK SPACE}")
+    return claim, headline.bar or "–", shown, result.peer, f"`{script}`"
