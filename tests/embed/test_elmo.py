@@ -188,7 +188,8 @@ def test_a_language_model_becomes_an_embedder():
     for side, order in ((False, SENTENCE), (True, SENTENCE[::-1])):
         pieces = spelled(one, ["", *order]).data
         tokens = Padded(F.pad(pieces, (1, 0)), torch.tensor([6]))
-        states = decoder.features(tokens, back=side)[0, 1:]
+        features = decoder.backward_features if side else decoder.features
+        states = features(tokens)[0, 1:]
         close(vectors[:, E:].flip(0) if side else vectors[:, :E], states)
     with pytest.raises(UserError, match="not the weights of an ELMo: pre-train one with --recipe"):
         network_weights({"head.decoder.words.bias": torch.zeros(3)})

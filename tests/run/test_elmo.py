@@ -66,12 +66,12 @@ def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
     texts = ["the cat sees a dog .", "A dog hears some zebra .", "her horse"]
     found = out.predictor.engine.score_backward(texts)
     head, space = out.predictor.engine.model.head, out.predictor.space
-    rows = space.with_subtokens(texts, head.pieces, head.decoder.widest)
+    rows = space.with_subtokens(texts, head.decoder.subtoken_ids, head.decoder.max_subtokens)
     whole = np.concatenate([head.bos_row, *rows])[::-1].copy()  # from the last mark to the first
     given = torch.from_numpy(whole.astype(np.int64))[None]
     with torch.inference_mode():
         read = weft.batch.Padded(given[:, :-1], torch.tensor([len(whole) - 1]))
-        scores = head.decoder.words.logits(head.decoder.features(read, back=True))[0]
+        scores = head.decoder.words.logits(head.decoder.backward_features(read))[0]
     chances = scores.softmax(1).gather(1, given[0, 1:, :1])[:, 0].numpy()
     mine = np.concatenate([one.probs[:, 0] for one in found[::-1]])
     np.testing.assert_allclose(mine, chances, rtol=1e-4)

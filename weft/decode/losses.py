@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from weft.batch import Padded
+from weft.protocols import Decoder, State
 
 # Logits in memory at one time. 2,048 words of 30,000 at width 512, forward and backward on one
 # core: 2.96 s and 658 MB unchunked, 2.66 s and 112 MB with 2**22, 2.55 s and 208 MB with 2**24;
@@ -57,9 +58,10 @@ def chunked_loss(
     Targets below 0 are ignored.
     """
     rows, wanted, count = _select_steps(features, targets, counted)
-    return _TotalLoss.apply(
-        rows, weight, bias, wanted, smoothing, chunk or _default_chunk(rows)
-    ), count
+    size = chunk or _default_chunk(rows)
+    arguments = (rows, weight, bias, wanted, smoothing, size)
+    total: Tensor = _TotalLoss.apply(*arguments)  # type: ignore[no-untyped-call]  # not annotated by torch
+    return total, count
 
 
 def token_log_probs(
@@ -69,7 +71,9 @@ def token_log_probs(
 
     Each may be weighted differently, so the logits are recomputed for the gradient.
     """
-    return _TokenLogProbs.apply(features, weight, bias, ids, chunk or CPU_CHUNK_LOGITS)
+    arguments = (features, weight, bias, ids, chunk or CPU_CHUNK_LOGITS)
+    logps: Tensor = _TokenLogProbs.apply(*arguments)  # type: ignore[no-untyped-call]  # not annotated by torch
+    return logps
 
 
 def mix_inputs(gold: Padded, predicted: Tensor, fraction: float) -> Padded:
@@ -84,7 +88,7 @@ def mix_inputs(gold: Padded, predicted: Tensor, fraction: float) -> Padded:
 
 
 def scheduled_sampling(
-    decoder: Any, gold: Padded, state: Any, fraction: float, sample: bool = True
+    decoder: Decoder, gold: Padded, state: State, fraction: float, sample: bool = True
 ) -> Tensor:
     """Return features (B, T, F) when each input is, at random, the decoder's last prediction.
 

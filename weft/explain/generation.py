@@ -21,6 +21,7 @@ from weft.explain.beams import BeamNode, build_search_tree
 from weft.inference.lm_scoring import lm_head
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
+from weft.protocols import Decoder, Seq2SeqDecoder
 from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
@@ -147,8 +148,9 @@ def answer_ids(predictor: Predictor, text: str) -> list[int]:
 
 def has_cross_attention(predictor: Predictor) -> bool:
     """Return True if the decoder attends to the source."""
-    decoder = _unwrap_decoder(_neural(predictor).model.head)
-    return isinstance(decoder, TransformerDecoder) or getattr(decoder, "attends", True)
+    decoder: Decoder = _neural(predictor).model.head.decoder
+    base = decoder.base_decoder
+    return isinstance(base, Seq2SeqDecoder) and base.attends
 
 
 def as_input(predictor: Predictor, example: Example) -> Example:
@@ -186,7 +188,7 @@ def _run_search(
         settings = replace(settings, num_return=settings.num_beams)
     state = scores.start()
     hypotheses = search(
-        head.decoder.step, state.per_prompt() if hasattr(state, "per_prompt") else state, settings,
+        head.decoder.step, state.per_prompt(), settings,
         batch=1, bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=watched,
     )[0]  # fmt: skip
     return hypotheses, hypotheses[0]
@@ -218,14 +220,9 @@ def _sequence_log_prob(
     return total
 
 
-def _unwrap_decoder(head: Any) -> Any:
-    """The decoder itself, without the pointer that copies around it."""
-    return getattr(head.decoder, "decoder", head.decoder)
-
-
 def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
     """Return the cross-attention (L, N, T, S) of each token of the answer."""
-    decoder = _unwrap_decoder(head)
+    decoder = head.decoder.base_decoder
     size = decoder.words.size
     given = [head.first, *ids[:-1]] if ids else []
     known = [i if i < size else UNKNOWN_ID for i in given]

@@ -25,7 +25,7 @@ from weft.model.compositions import (
     TextModel,
     Traits,
 )
-from weft.protocols import Embedder, InputKind
+from weft.protocols import Embedder, Encoder, Head, InputKind
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import PAD, SPECIALS
 
@@ -72,11 +72,8 @@ def _build_text_model(parts: Parts, modules: nn.ModuleList, outputs: Any, task: 
         input_size=pool.output_size, outputs=outputs, frame=frame, modelled=0,
     )  # fmt: skip
     traits = _describe(parts, embedders, encoder, head, frame)
-    traits = replace(
-        traits, is_mlm=getattr(head, "is_mlm", False), has_auxiliary_lm=has_auxiliary_lm
-    )
-    if traits.is_mlm:
-        head.borrow(embedders[0])
+    traits = replace(traits, is_mlm=head.is_mlm, has_auxiliary_lm=has_auxiliary_lm)
+    head.borrow(embedders[0])
     _check_sharing(embedders)
     composition = MaskedLanguageModel if traits.is_mlm else JointPairModel if pair else TextModel
     order = {
@@ -189,21 +186,21 @@ def _frame(embedders: Sequence[Embedder]) -> SpecialTokens:
 
 
 def _describe(
-    parts: Parts, embedders: Sequence[Embedder], encoder: Any, head: Any, frame: SpecialTokens
+    parts: Parts, embedders: Sequence[Embedder], encoder: Encoder, head: Head, frame: SpecialTokens
 ) -> Traits:
     """Return the traits that follow from the parts."""
     pooling = "decoder" if "decoder" in parts else parts["pool"]["kind"]
     is_structured = pooling in ("none", "decoder")
     features = max(part.features for part in embedders)
-    usual: InputKind = getattr(head, "reads", None) or ("words" if is_structured else "text")
+    usual: InputKind = head.reads or ("words" if is_structured else "text")
     kind: InputKind = "vectors" if features else encoder.input_kind or usual
     kind = "pairs" if "pair" in parts else kind
     return Traits(
         input_kind=kind,
         pooling=pooling,
         is_structured=is_structured,
-        needs_full_sentence=getattr(head, "whole", False),
-        extended_vocab_start=getattr(head, "extended_vocab_start", 0),
+        needs_full_sentence=head.whole,
+        extended_vocab_start=head.extended_vocab_start,
         features=features,
         subwords=kind == "words" and any(part.subwords for part in embedders),
         frame=frame,
@@ -214,10 +211,10 @@ def _share_tables(embedders: Sequence[Embedder], head: Seq2SeqHead, one_vocabula
     """Let embedders with `shared` read the decoder's table."""
     if not one_vocabulary:
         _check_sharing(embedders)
-    decoder = getattr(head.decoder, "decoder", head.decoder)
+    decoder = head.decoder.base_decoder
     for embedder in embedders:
         if embedder.shared:
-            embedder.borrow(decoder.words.table, getattr(decoder, "scale", 1.0))
+            embedder.borrow(decoder.words.table, decoder.scale)
 
 
 def _check_sharing(embedders: Sequence[Embedder]) -> None:

@@ -191,8 +191,8 @@ class Generator:
     def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
         """Return the prepared search: with CUDA graphs, unless the context must slide."""
         plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
-        head: Any = None if self.engine.model is None else self.engine.model.head
-        graphs: DecodeGraphs | None = None if head is None else head.graphs
+        model = self.engine.model
+        graphs: DecodeGraphs | None = None if model is None else model.head.graphs
         if isinstance(state, SlidingState):
             most = self.continuing.limit or 0
             if state.seen.shape[1] + max_steps(settings, job.rules) > most:
@@ -298,9 +298,9 @@ class Generator:
         else:
             decoder = pack_if_possible(head.decoder)
             state = decoder.start(memory, weights=bool(settings.coverage_penalty))
-        if settings.coverage_penalty and getattr(state, "weights", None) is not None:
-            rules = Constraints(attention=lambda state: state.weights, source=memory.mask)
-        beyond = getattr(state, "extra", 0)
+        if settings.coverage_penalty and state.attention_weights is not None:
+            rules = Constraints(attention=lambda state: state.attention_weights, source=memory.mask)
+        beyond = state.num_extended_ids
         return GenerationBatch(
             [], decoder.step, state.per_prompt(), head.first, [], rules, beyond=beyond
         )

@@ -189,10 +189,12 @@ class NeuralEngine(Engine):
                     [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 )
                 waiting.extend(ids_and_offsets)
-                if head.pieces is None:
+                if not head.decoder.reads_subtokens:
                     yield from (ids for ids, _ in ids_and_offsets)
                 else:
-                    yield from space.with_subtokens(chunk, head.pieces, head.decoder.widest)
+                    yield from space.with_subtokens(
+                        chunk, head.decoder.subtoken_ids, head.decoder.max_subtokens
+                    )
 
         for log_probs in score_texts(self.model, tokenise(), self.runtime, running):
             ids, offsets = waiting.popleft()
@@ -204,9 +206,8 @@ class NeuralEngine(Engine):
         Ids and probabilities come in reading order, from the end of each text.
         """
         head = lm_head(self.model)
-        assert head.pieces is not None, "a backward language model spells its tokens"
         space = LMVocabulary(self.indexer.tokenizer, lines=True)
-        tokens = space.with_subtokens(texts, head.pieces, head.decoder.widest)
+        tokens = space.with_subtokens(texts, head.decoder.subtoken_ids, head.decoder.max_subtokens)
         rows = [reverse_text(one) for one in tokens[::-1]]
         scored = score_texts(self.model, rows, self.runtime, running=True, backward=True)
         decoded = [
@@ -360,7 +361,7 @@ class NeuralEngine(Engine):
         """Notes on the metrics, and on the layers that the vectors come from."""
         mixes = [embedder.scalar_mix for embedder in self.model.embedder_parts]
         layers = [f"layers of the pre-trained network: {m.summary}" for m in mixes if m is not None]
-        return "; ".join(filter(None, [getattr(self.model.head, "note", ""), *layers]))
+        return "; ".join(filter(None, [self.model.head.note, *layers]))
 
     @property
     def parameters(self) -> int:

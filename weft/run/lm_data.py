@@ -28,13 +28,13 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
     """Return the training texts as one token stream."""
     head: Any = model.head
     forms = None
-    if head.pieces is not None:
+    if head.decoder.reads_subtokens:
         _check_lines(run)
         space = _vocabulary(run.space)
         head.decoder.set_vocabulary(
             [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
         )
-        forms = TokenTypes(head.pieces)
+        forms = TokenTypes(head.decoder.subtoken_ids)
     out = TokenStream(head.first, run.folder, token_types=forms)
     place = ""
     for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
@@ -82,11 +82,12 @@ def tokenise_dev(run: RunContext, model: Model) -> TokenStore | None:
     """Return the dev texts, if any, each with its length in words and characters."""
     if run.splits.dev is None:
         return None
-    make: Any = model.head.pieces
-    out = TokenStore(int(make is not None), folder=run.folder)
-    for example, ids, words in _tokenise(run, run.splits.dev, "dev", make is not None):
-        pieces = () if make is None else (make(words),)
-        out.append(ids, run.task.target(example, run.space), example.line, pieces)
+    decoder = model.head.decoder
+    spelled = decoder.reads_subtokens
+    out = TokenStore(int(spelled), folder=run.folder)
+    for example, ids, words in _tokenise(run, run.splits.dev, "dev", spelled):
+        subtokens = (decoder.subtoken_ids(words),) if spelled else ()
+        out.append(ids, run.task.target(example, run.space), example.line, subtokens)
     return out.close()
 
 
@@ -142,14 +143,14 @@ def _evaluate_direction(
     backward: bool = False,
 ) -> LMMetric:  # fmt: skip
     measure, head = task.build_metric(space), model.head
-    widest: Any = getattr(head.decoder, "widest", 0)
+    width = head.decoder.max_subtokens
     last = space.size[2] if space.lines else -1
 
     def tokens(i: int) -> np.ndarray:
         found = store.row(i).astype(np.int64)
-        if head.pieces is not None:
+        if head.decoder.reads_subtokens:
             own = store.subtokens(i)  # (T, W)
-            found = np.column_stack([found, own, np.zeros((len(own), widest - own.shape[1]), int)])
+            found = np.column_stack([found, own, np.zeros((len(own), width - own.shape[1]), int)])
         return reverse_text(found) if backward else found
 
     order = range(len(store))[:: -1 if backward else 1]

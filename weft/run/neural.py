@@ -92,7 +92,7 @@ class NeuralRun:
             model.to(self.runtime.device)
             enable_decode_graphs(model.head, self.runtime)
             held_out = dev if dev is not None and len(dev) else None
-            if getattr(model.head, "fitted", False):
+            if model.head.fitted:
                 from weft.run.regression import fit_head
 
                 fit_head(run, self.runtime, model, train, held_out)  # type: ignore[arg-type]

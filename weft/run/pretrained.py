@@ -239,8 +239,8 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
                     "weights: it may forget what it knows. 2e-5 to 5e-5 is usual; or set "
                     "embedder.frozen=true"
                 )
-    if model.traits.is_lm and (name := getattr(model.head.decoder, "model", "")):
-        found = open_checkpoint(str(name))
+    if model.traits.is_lm and model.head.decoder.model:
+        found = open_checkpoint(model.head.decoder.model)
         decoder: Any = model.head.decoder
         weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
         load_weights(decoder, weights, str(found.folder))

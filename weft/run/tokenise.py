@@ -186,7 +186,7 @@ class SplitTokeniser:
         return self.index.rows([example.text for example in given], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
-        most = getattr(getattr(self.model.head, "decoder", None), "max_positions", None) or math.inf
+        most = self.model.head.target_limit or math.inf
         for example, target in chunk if most < math.inf else ():
             if len(target) > most:
                 raise UserError(

@@ -430,7 +430,7 @@ def _check_parts(full: dict[str, Any], task: AnyTask) -> None:
             "or set task.kind to 'pair-classify', 'pair-score' or 'span'."
         )
     head, pool = full["head"]["kind"], full["pool"]["kind"]
-    own = getattr(registry.find("head", head), "task", "")
+    own = registry.find("head", head).task
     by_word = task.is_structured
     if own != kind if by_word else bool(own):
         message = f"answers the task '{own}'" if own else "answers about the text as a whole"

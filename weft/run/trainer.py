@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -318,7 +317,7 @@ class Trainer:
         elif self.model.traits.is_lm:
             measure = lm_data.evaluate(self.model, store, task, space, runtime)
         elif self.model.traits.is_structured:
-            with getattr(self.model.head, "greedy_decoding", nullcontext)():
+            with self.model.head.greedy_decoding():
                 decoding = decode_batches(self.model, store, runtime)
             rows, right = predictions_and_references(decoding, self.dev_references, store)
             settled = task.tune(rows, right, space) if task.has_threshold else space

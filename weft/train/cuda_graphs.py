@@ -123,7 +123,7 @@ class CapturedTrainStep:
 
     def __call__(self, group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
         batch, state = group[0], self.state
-        starts = getattr(state.model.head, "is_stateful", False) and state.carried is None
+        starts = state.model.head.is_stateful and state.carried is None
         if state.micro_batches > 1 and self.graphs:
             self.graphs.clear()  # free their memory
             state.speedup_failure = (
@@ -266,8 +266,7 @@ def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
         return not isinstance(parts["embedder"], list) and (
             (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
         )
-    decoder = getattr(getattr(model, "head", None), "decoder", None)
-    return isinstance(batches, LMLoader) and getattr(decoder, "sync_free", False)
+    return isinstance(batches, LMLoader) and model.head.sync_free
 
 
 def _has_recurring_shapes(model: Any, batches: BatchLoader) -> bool:

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from weft.batch import BatchLoader, LabelledBatch, Position
-from weft.decode.search.state import State, iter_tensors, map_tensors
+from weft.decode.search.state import iter_tensors, map_tensors
 from weft.errors import is_out_of_memory
+from weft.protocols import State
 from weft.runtime import Runtime, free_memory
 from weft.tasks.task import Loss
 from weft.train.cuda_graphs import give_up_compiling, make_train_step, maybe_compile, updates_ahead

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from weft.batch import Position
-from weft.decode.search.state import State
+from weft.protocols import State
 from weft.train.optim import build_optimisers
 from weft.train.settings import Settings
 

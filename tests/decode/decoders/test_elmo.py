@@ -26,7 +26,7 @@ def decoder(seed=0, **options):
 
 
 def stream(model):
-    out = TokenStream(END, token_types=TokenTypes(model.pieces))
+    out = TokenStream(END, token_types=TokenTypes(model.subtoken_ids))
     for words in TEXTS:
         ids = np.array([3 + sum(map(ord, word.lower())) % (V - 3) for word in words] + [END])
         out.append(ids, words=[*words, ""])
@@ -46,9 +46,10 @@ def tokens(text):
 def lost(model, given):
     """What the scores of each token lose on the one behind it, in the order they are given."""
     read = Padded(given[:, :-1], torch.tensor([given.shape[1] - 1]))
+    features = {False: model.features(read), True: model.backward_features(read)}
     return {
         back: F.cross_entropy(
-            model.words.logits(model.features(read, back))[0], given[0, 1:, 0], reduction="none"
+            model.words.logits(features[back])[0], given[0, 1:, 0], reduction="none"
         )
         for back in (False, True)
     }
@@ -56,14 +57,14 @@ def lost(model, given):
 
 def test_two_that_are_written_differently_are_two_forms():
     model = decoder()
-    forms = TokenTypes(model.pieces)
+    forms = TokenTypes(model.subtoken_ids)
     found = forms.numbers([5, 5, 9, 5, 5], ["it", "It", "it", "it", "extraordinary"])
     assert found.tolist() == [0, 1, 2, 0, 3]
     rows = forms.rows(found)
     assert rows.shape == (5, 1 + 8)
     assert rows[:, 0].tolist() == [5, 5, 9, 5, 5]
     assert rows[1, 1:].tolist() == [257, ord("I") + 1, ord("t") + 1, 258, 0, 0, 0, 0]
-    assert rows[4, 1:].tolist() == model.pieces(["extraordinary"])[0]
+    assert rows[4, 1:].tolist() == model.subtoken_ids(["extraordinary"])[0]
     many = forms.numbers(range(3000), ["w"] * 3000)
     assert forms.rows(many)[:, 0].tolist() == list(range(3000))
     assert len(forms) == 3004
@@ -134,7 +135,7 @@ def test_ids_are_spelled_as_the_vocabulary_spells_them():
     ids = Padded(torch.tensor([[2, 3, 4]]), torch.tensor([3]))
     pieces = torch.zeros(1, 3, 9, dtype=torch.long)
     for t, word in enumerate(["", "cat", "sees"]):
-        spelled = model.pieces([word])[0]
+        spelled = model.subtoken_ids([word])[0]
         pieces[0, t, 1 : 1 + len(spelled)] = torch.tensor(spelled)
     close(model.features(ids), model.features(Padded(pieces, ids.lengths)))
     again = decoder(seed=1)

@@ -115,7 +115,6 @@ def test_wide_matrices_are_not_for_it(feed, rows, monkeypatch):
         memory(), SearchSettings(num_beams=3, max_length=2), NO_CONSTRAINTS, bos=2, eos=EOS
     )
     assert graphs.step_decoder.small_batch_rows == rows
-    assert not small_batch.is_supported(object())
 
 
 def test_a_processor_has_no_kernel_for_it():

@@ -8,19 +8,21 @@ tests it is a plain call.
 """
 
 import copy
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from weft.attend.multihead import MultiHeadAttention
 from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
-from weft.decode.cuda_graphs.compiled_step import compile_step
+from weft.decode.cuda_graphs.compiled_step import CompilerOptions, compile_step
 from weft.decode.cuda_graphs.prefill import (
     MAX_CACHED_SHAPES,
     CapturedPrefill,
@@ -30,11 +32,13 @@ from weft.decode.cuda_graphs.prefill import (
 from weft.decode.decoders import small_batch
 from weft.decode.decoders.kv_cache import has_kernel
 from weft.decode.decoders.lazy_source import LazySource, round_up_steps
+from weft.decode.decoders.transformer import TransformerDecoder
 from weft.decode.search.constraints import Constraints
 from weft.decode.search.hypotheses import Hypothesis
-from weft.decode.search.search import search
+from weft.decode.search.search import Run, StepWrapper, search
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import PerPrompt, State, copy_into, map_tensors
+from weft.decode.search.state import PerPrompt, Step, copy_into, map_tensors
+from weft.protocols import Decoder, DecoderState, Head, Seq2SeqDecoder, State
 from weft.runtime import Runtime
 
 WARMUP_STEPS = 3  # eager steps of a shape before its capture, which costs about two
@@ -48,21 +52,20 @@ COMPILE_AFTER_STEPS = 50_000
 Capture = Callable[[Work], Work]
 
 
-def enable_decode_graphs(head: Any, runtime: Runtime) -> None:
+def enable_decode_graphs(head: Head, runtime: Runtime) -> None:
     """Let a head that generates text decode with CUDA graphs, if there is a GPU."""
-    decoder = getattr(head, "decoder", None)
-    # A pointer-generator has other words for every source.
-    if runtime.has_cuda_graphs and hasattr(decoder, "words"):
+    decoder = head.graph_decoder
+    if runtime.has_cuda_graphs and decoder is not None:
         head.graphs = DecodeGraphs(decoder, runtime.capture_graph)
 
 
 class PreparedSearch(NamedTuple):
     """The arguments to call a search with."""
 
-    step: Callable[[Tensor, State], tuple[Tensor, State]]
+    step: Step
     state: State
     settings: SearchSettings
-    wrap_step: "Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None"
+    wrap_step: StepWrapper | None
 
 
 class DecodeGraphs:
@@ -78,14 +81,14 @@ class DecodeGraphs:
 
     def __init__(
         self,
-        decoder: Any,
+        decoder: Decoder,
         capture: Capture,
         dtype: torch.dtype | None = None,
         compiled: bool = False,
-        options: dict[str, Any] | None = None,
+        options: CompilerOptions | None = None,
         small: int = 0,
     ):
-        self.decoder = decoder if dtype is None else copy.deepcopy(decoder).to(dtype).eval()
+        self.decoder = decoder if dtype is None else _cast_copy(decoder, dtype)
         self.capture, self.compiled, self.options = capture, compiled, options
         self.small = small
         # Each is True until it fails.
@@ -93,15 +96,16 @@ class DecodeGraphs:
         self.can_pin = self.can_fuse = True
         self.problem = ""  # why something could not be captured or compiled
         self.lock = threading.RLock()  # while a search acquires buffers or runs a step
-        self.buffers: dict[Hashable, list[_GraphBuffers]] = {}
+        # Of searches of either kind.
+        self.buffers: dict[Hashable, list[_GraphBuffers[Any]]] = {}
         self.dynamic_shapes: set[Hashable] = set()  # whose shapes change from step to step
-        self.step_decoder: Any = None  # the decoder with fused QKV projections
-        self.attentions: list[Any] = []  # its self-attentions
+        self.step_decoder: Decoder | None = None  # the decoder with fused QKV projections
+        self.attentions: list[MultiHeadAttention] = []  # its self-attentions
         self.fused_weights: list[Tensor] = []  # their weights
-        self.weight_versions: Any = None  # of those when they were fused
+        self.weight_versions: list[tuple[int, int]] | None = None  # of those when they were fused
         self.tables: list[Tensor] = []  # position tables: graphs still read outgrown ones
 
-    def __deepcopy__(self, memo: dict) -> None:
+    def __deepcopy__(self, memo: dict[int, object]) -> None:
         """A copied model starts without graphs: they use the buffers of this one."""
 
     def prepare(
@@ -112,20 +116,19 @@ class DecodeGraphs:
         stepwise = constraints.allowed is not None and not isinstance(constraints.allowed, Tensor)
         if settings.cuda_graphs == "off" or stepwise or self._autocast:
             return eager
-        static, steps = state, max_steps(settings, constraints)
-        decoder = self._refreshed_decoder()
-        if hasattr(decoder, "with_static_cache"):
-            static = decoder.with_static_cache(state, steps, self._beams(decoder, settings))
-        elif self.decoder.max_positions is not None and steps > self.decoder.max_positions:
-            static = None
+        steps = max_steps(settings, constraints)
+        decoder = self.refreshed_decoder()
+        beams = self._beams(decoder, settings) if isinstance(decoder, TransformerDecoder) else 0
+        static = decoder.with_static_cache(state, steps, beams)
         if static is None:
             return eager
-        table = getattr(getattr(decoder, "positions", None), "table", None)
-        if table is not None and all(table is not kept for kept in self.tables):
-            self.tables.append(table)
+        if isinstance(decoder, TransformerDecoder):
+            table = decoder.positions.table
+            if all(table is not kept for kept in self.tables):
+                self.tables.append(table)
         return PreparedSearch(decoder.step, static, _graph_settings(settings), self.wrap_step)
 
-    def _beams(self, decoder: Any, settings: SearchSettings) -> int:
+    def _beams(self, decoder: TransformerDecoder, settings: SearchSettings) -> int:
         """Return the rows per prompt if a kernel supports a pinned cache; else 0."""
         table, width = decoder.words.table.weight, decoder.hidden_size // decoder.heads
         try:
@@ -150,10 +153,10 @@ class DecodeGraphs:
 
     def wrap_step(
         self,
-        body: Callable[[Any], Any],
-        buffers: "_GraphBuffers | None" = None,
-        prefill: "PrefillRequest | None" = None,
-    ) -> Callable[[Any], Any]:
+        body: "partial[Run]",
+        buffers: "_GraphBuffers[Run] | None" = None,
+        prefill: PrefillRequest | None = None,
+    ) -> Callable[..., Run]:
         """Return an equivalent step function that uses CUDA graphs where they pay off.
 
         `buffers` already hold the started search; `prefill` is recorded with the new buffers.
@@ -164,12 +167,12 @@ class DecodeGraphs:
     def _autocast(self) -> bool:
         return torch.is_autocast_enabled(next(self.decoder.parameters()).device.type)
 
-    def _refreshed_decoder(self) -> Any:
+    def refreshed_decoder(self) -> Decoder:
         """Return the decoder for steps, with QKV projections fused from the current weights."""
         with self.lock:
             return self._refresh()
 
-    def _refresh(self) -> Any:
+    def _refresh(self) -> Decoder:
         if self.step_decoder is None:
             self.step_decoder = copy_sharing_weights(self.decoder)
             self.attentions = [
@@ -185,7 +188,7 @@ class DecodeGraphs:
             self.weight_versions = versions
         return self.step_decoder
 
-    def should_compile(self, buffers: "_GraphBuffers", settings: SearchSettings) -> bool:
+    def should_compile(self, buffers: "_GraphBuffers[Run]", settings: SearchSettings) -> bool:
         """Return True if the step of a shape should be compiled now."""
         now = self.compiled or settings.cuda_graphs == "compiled"
         return self.can_compile and (now or buffers.steps >= COMPILE_AFTER_STEPS)
@@ -207,7 +210,7 @@ class DecodeGraphs:
         masks = (constraints.source, constraints.allowed)
         constrained = any(per_row) or any(mask is not None for mask in masks)
         rows = len(source) if constrained else _round_up_rows(len(source))
-        ends: dict[str, Any] = {"batch": rows, "bos": bos, "eos": eos, "constraints": constraints}
+        run_search = partial(search, batch=rows, bos=bos, eos=eos, constraints=constraints)
         prefill = None
         capturable = self.can_prefill and not constrained and not self._autocast
         if capturable and isinstance(source, LazySource) and source.is_plain:
@@ -216,16 +219,19 @@ class DecodeGraphs:
             with self.lock:
                 buffers = prefill.run()
             if buffers is not None:
-                ends["wrap_step"] = partial(self.wrap_step, buffers=buffers)
-                ends["initial"] = buffers.run
+                resume = partial(self.wrap_step, buffers=buffers)
+                assert self.step_decoder is not None
                 step, graphed = self.step_decoder.step, _graph_settings(settings)
-                return search(step, None, graphed, **ends)[: len(source)]
-        memory = self._memory(source, rows, prefill is not None)
-        state = self.decoder.start(memory).per_prompt()
-        step, state, settings, wrap_step = self.prepare(state, settings, constraints)
+                hypotheses = run_search(step, None, graphed, wrap_step=resume, initial=buffers.run)
+                return hypotheses[: len(source)]
+        assert isinstance(self.decoder, Seq2SeqDecoder)
+        state = self.decoder.start(self._memory(source, rows, prefill is not None)).per_prompt()
+        ready = self.prepare(state, settings, constraints)
+        wrap_step = ready.wrap_step
         if wrap_step is not None and prefill is not None:
             wrap_step = partial(self.wrap_step, prefill=prefill)
-        return search(step, state, settings, **ends, wrap_step=wrap_step)[: len(source)]
+        hypotheses = run_search(ready.step, ready.state, ready.settings, wrap_step=wrap_step)
+        return hypotheses[: len(source)]
 
     def _memory(self, source: Padded | LazySource, rows: int, padded: bool) -> Padded:
         """Return encoder states of `rows` rows, in the dtype of the weights."""
@@ -241,8 +247,8 @@ class DecodeGraphs:
         self.problem = f"{what}: {type(error).__name__}: {''.join(first)}"
 
     def acquire(
-        self, key: Hashable, run: Any, body: Callable[[Any], Any], owner: Any
-    ) -> "_GraphBuffers":
+        self, key: Hashable, run: Run, body: "partial[Run]", owner: object
+    ) -> "_GraphBuffers[Run]":
         """Return buffers of a shape that no other search is using, and assign them to `owner`."""
         group = self.buffers.pop(key, [])
         self.buffers[key] = group  # the newest is last
@@ -259,21 +265,28 @@ class DecodeGraphs:
         return free
 
 
-def copy_sharing_weights(decoder: Any) -> Any:
+def _cast_copy(decoder: Decoder, dtype: torch.dtype) -> Decoder:
+    copied = copy.deepcopy(decoder)
+    assert isinstance(copied, nn.Module)
+    copied.to(dtype).eval()
+    return copied
+
+
+def copy_sharing_weights(decoder: Decoder) -> Decoder:
     """Copy a decoder that shares its weights, so that QKV can be fused in the copy alone."""
     shared = [*decoder.parameters(), *decoder.buffers()]
     return copy.deepcopy(decoder, {id(tensor): tensor for tensor in shared})
 
 
-class _GraphBuffers:
+class _GraphBuffers(Generic[Run]):
     """Buffers of one shape, and the graphs over them: one per attended size of the cache."""
 
-    def __init__(self, run: Any, body: Callable[[Any], Any]):
-        self.run = map_tensors(torch.clone, run, torch.clone)
+    def __init__(self, run: Run, body: "partial[Run]"):
+        self.run: Run = map_tensors(torch.clone, run, torch.clone)
         # The step of the first search; those of later ones are equivalent.
-        self.eager_step: Callable[[Any], None] = partial(_step_in_place, body)
-        self.step: Callable[[Any], None] = self.eager_step
-        self.owner: Callable[[], Any] = lambda: None
+        self.eager_step: Callable[[Run], None] = partial(_step_in_place, body)
+        self.step: Callable[[Run], None] = self.eager_step
+        self.owner: Callable[[], object] = lambda: None
         self.steps = 0  # so far
         self.prefills: dict[Hashable, CapturedPrefill] = {}  # by the key of their request
         self.reset()
@@ -293,7 +306,7 @@ class _GraphBuffers:
         self.step_counts: dict[int, int] = {}
         self.graphs: dict[int, Work] = {}
 
-    def compile(self, options: dict[str, Any] | None) -> None:
+    def compile(self, options: CompilerOptions | None) -> None:
         """Compile the whole step."""
         self.step = compile_step(self.eager_step, self.run.ids, options)
         self.reset()
@@ -302,50 +315,52 @@ class _GraphBuffers:
         """Run one step in place, attending to the first `size` steps of the cache; 0 = all."""
         run = self.run
         if size:
+            assert isinstance(run.state, DecoderState)
             run = replace(run, state=run.state.view_steps(size))
         self.step(run)
 
 
-def _step_in_place(body: Callable[[Any], Any], run: Any) -> None:
+def _step_in_place(body: "partial[Run]", run: Run) -> None:
     """Run one step and write the result over its input."""
     copy_into(run, body(run))
 
 
-class _GraphedSteps:
+class _GraphedSteps(Generic[Run]):
     """The step function of one search, backed by CUDA graphs."""
 
     def __init__(
         self,
         graphs: DecodeGraphs,
-        body: Callable[[Any], Any],
-        buffers: _GraphBuffers | None = None,
-        prefill: "PrefillRequest | None" = None,
+        body: "partial[Run]",
+        buffers: _GraphBuffers[Run] | None = None,
+        prefill: PrefillRequest | None = None,
     ):
-        self.graphs, self.body, self.prefill = graphs, body, prefill
-        self.buffers = buffers
+        self.graphs, self.prefill = graphs, prefill
+        self.body: partial[Run] = body
+        self.buffers: _GraphBuffers[Run] | None = buffers
         self.eager = False
         self.used_steps = 0  # filled steps of the cache
         if buffers is not None:
             buffers.owner = weakref.ref(self)
 
-    def __call__(self, run: Any) -> Any:
+    def __call__(self, run: Run) -> Run:
         with self.graphs.lock:
             return self._next(run)
 
-    def _next(self, run: Any) -> Any:
+    def _next(self, run: Run) -> Run:
         if not self.eager and (self.buffers is None or run is not self.buffers.run):
             self._enter(run)
         buffers = self.buffers
         if buffers is None:
             return self.body(run)
-        settings = self.body.keywords["settings"]  # type: ignore[attr-defined]
+        settings = self.body.keywords["settings"]
         if not buffers.compiled and self.graphs.should_compile(buffers, settings):
             buffers.compile(self.graphs.options)
         self._step(buffers, self._size(buffers))
         self.used_steps += 1
         return buffers.run
 
-    def _step(self, buffers: _GraphBuffers, size: int) -> None:
+    def _step(self, buffers: _GraphBuffers[Run], size: int) -> None:
         buffers.steps += 1
         if size in buffers.graphs:
             return buffers.graphs[size]()
@@ -371,12 +386,12 @@ class _GraphedSteps:
             buffers.reset()
             self._step(buffers, self._size(buffers))
 
-    def _size(self, buffers: _GraphBuffers) -> int:
-        """Return how many steps of the cache this step attends to."""
+    def _size(self, buffers: _GraphBuffers[Run]) -> int:
+        """Return how many steps of the cache this step attends to; 0: all."""
         state = buffers.run.state
-        if not hasattr(state, "view_steps") or state.beams:
+        capacity = state.cache_steps if isinstance(state, DecoderState) else 0
+        if not capacity:
             return 0
-        capacity = state.past[0][0].shape[2]
         size = self.graphs.small or (
             MIN_COMPILED_CACHE_STEPS if buffers.compiled else MIN_CACHE_STEPS
         )
@@ -384,7 +399,7 @@ class _GraphedSteps:
             size *= 2
         return min(size, capacity)
 
-    def _enter(self, run: Any) -> None:
+    def _enter(self, run: Run) -> None:
         """Acquire buffers for a run of this shape and copy it into them."""
         shapes = _shape_key(run)
         key = (_step_key(self.body), shapes)
@@ -398,9 +413,8 @@ class _GraphedSteps:
         self.buffers = self.graphs.acquire(key, run, self.body, self)
         if self.prefill is not None:
             self.prefill.record(self.buffers, run)
-        pinned = getattr(run.state, "beams", 0)
-        max_position = None if pinned else getattr(run.state, "max_position", None)
-        self.used_steps = 0 if max_position is None else max_position()
+        moves = isinstance(run.state, DecoderState) and not run.state.pinned_beams
+        self.used_steps = run.state.max_position() if moves else 0
 
 
 def _graph_settings(settings: SearchSettings) -> SearchSettings:
@@ -408,15 +422,16 @@ def _graph_settings(settings: SearchSettings) -> SearchSettings:
     return replace(settings, drop_finished=False, check_every=settings.check_every or CHECK_EVERY)
 
 
-def _step_key(body: Any) -> Hashable:
+def _step_key(body: "partial[Run]") -> Hashable:
     """Return a key that is equal for equivalent step functions."""
     arguments = body.keywords
     read, step = arguments["read_attention"], arguments["step"]
-    owner = getattr(step, "__self__", step)
-    return id(owner), arguments["settings"], arguments["eos"], getattr(read, "__code__", read)
+    decoder = step.__self__ if inspect.ismethod(step) else step
+    code = read.__code__ if inspect.isfunction(read) else read
+    return id(decoder), arguments["settings"], arguments["eos"], code
 
 
-def _shape_key(nest: Any) -> Hashable:
+def _shape_key(nest: object) -> Hashable:
     """Return the shapes and dtypes of a nest's tensors, and its other values."""
     if isinstance(nest, Tensor):
         return tuple(nest.shape), nest.dtype
@@ -428,6 +443,7 @@ def _shape_key(nest: Any) -> Hashable:
         return tuple((key, _shape_key(part)) for key, part in nest.items())
     if is_dataclass(nest) and not isinstance(nest, type):
         return tuple(_shape_key(getattr(nest, field.name)) for field in fields(nest))
+    assert isinstance(nest, Hashable)
     return nest
 
 

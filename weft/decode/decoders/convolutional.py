@@ -5,7 +5,7 @@ L layers   V words   P cached steps per layer
 """
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -13,30 +13,37 @@ from torch import Tensor, nn
 
 from weft.attend.scores import masked_softmax
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
-from weft.decode.search.state import PerPrompt
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams
+from weft.decode.search.state import SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions
 from weft.errors import UserError
+from weft.protocols import DecoderState, Seq2SeqDecoder
 from weft.registry import register
 
 SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 
 
-class ConvolutionalState(NamedTuple):
+@dataclass(frozen=True)
+class ConvolutionalState(DecoderState):
     """The last inputs of every layer, and the attention keys and values."""
 
     past: Tensor  # (B, L, P, H)
     position: Tensor  # (B,) of the next word
     weights: Tensor  # (B, S) attention of the last step
-    keys: Any  # (B, S, E) like the values; both and the mask may be PerPrompt
-    values: Any
-    mask: Any  # (B, S)
+    keys: SharedTensor  # (B, S, E)
+    values: SharedTensor  # (B, S, E)
+    mask: SharedTensor  # (B, S)
 
     def per_prompt(self) -> "ConvolutionalState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        keys, values, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.values, self.mask))
-        return self._replace(keys=keys, values=values, mask=mask)
+        keys, values, mask = share(self.keys), share(self.values), share(self.mask)
+        return replace(self, keys=keys, values=values, mask=mask)
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Attention (B, S) of the last step."""
+        return self.weights
 
 
 class WeightNormConv(nn.Module):
@@ -101,14 +108,12 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[
 
 
 @register("decoder", "cnn")
-class ConvolutionalDecoder(nn.Module):
+class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
     """Gated causal convolutions, each with attention, over learned positions.
 
     If the caller passes the embedded source, attention values are the sum of states and embeddings
     as in the paper; else the states alone. Returned weights are the mean over layers.
     """
-
-    causal, reads_source = True, True
 
     def __init__(
         self,
@@ -180,7 +185,7 @@ class ConvolutionalDecoder(nn.Module):
         """Run all steps at once."""
         state = self.start(memory, embedded=embedded)
         if not targets.data.shape[1]:
-            none = state.keys.new_zeros(len(targets), 0, state.keys.shape[2])
+            none = state.past.new_zeros(len(targets), 0, self.hidden_size)  # (B, 0, E)
             return DecoderOutput(none, none, state.weights[:, None][:, :0])
         return self._forward_steps(targets.data, state)[0]
 
@@ -206,7 +211,7 @@ class ConvolutionalDecoder(nn.Module):
             all_weights.append(weights)
         mean = torch.stack(all_weights).mean(0)  # (B, T, S)
         past = torch.stack(cached, dim=1)  # (B, L, P, H)
-        state = state._replace(past=past, position=state.position + T, weights=mean[:, -1])
+        state = replace(state, past=past, position=state.position + T, weights=mean[:, -1])
         left = self.leave(x)  # (B, T, E)
         return DecoderOutput(self.dropout(left), left, mean), state
 

@@ -6,7 +6,6 @@ R scored words   N sampled words
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,23 +17,23 @@ from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.losses import chunked_loss
 from weft.embed.elmo import SMALL_FILTERS, BiLMNetwork, BiLMState
 from weft.errors import UserError
+from weft.protocols import LanguageModelDecoder
 from weft.registry import register
 
 
 @register("decoder", "elmo")
-class BiLM(nn.Module):
+class BiLM(nn.Module, LanguageModelDecoder):
     """A forward and a backward character LSTM, trained together.
 
-    The embedder 'elmo' is its network. By default it is the forward language model; `back` selects
-    the backward one, which reads its input in the given order. Words given as ids are spelled by
-    the vocabulary (see `set_vocabulary`), words of running text by the text. `samples` > 0 uses a
-    sampled softmax over that many words, drawn by their frequency rank in the vocabulary (Jean et
-    al. 2015). `model` names a checkpoint to start from; the constructor never opens it.
+    The embedder 'elmo' is its network. It steps as the forward language model. Words given as ids
+    are spelled by the vocabulary (see `set_vocabulary`), words of running text by the text.
+    `samples` > 0 uses a sampled softmax over that many words, drawn by their frequency rank in the
+    vocabulary (Jean et al. 2015). `model` names a checkpoint to start from; the constructor never
+    opens it.
     """
 
-    causal, reads_source = True, False
-    has_backward_lm = True
-    max_positions: int | None = None
+    causal, is_stateful = True, True
+    has_backward_lm = reads_subtokens = True
 
     def __init__(
         self,
@@ -61,27 +60,23 @@ class BiLM(nn.Module):
         )  # fmt: skip
         self.words = OutputLayer(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
         self.dropout, self.samples, self.model = nn.Dropout(dropout), samples, model
-        self.widest = max_bytes + 2  # bytes of a word, with its begin and end marks
+        self.sync_free = not samples
+        self.max_subtokens = max_bytes + 2  # bytes of a word, with its begin and end marks
         self.spellings: Tensor
-        self.register_buffer("spellings", torch.zeros(vocabulary_size, self.widest).short())
+        self.register_buffer("spellings", torch.zeros(vocabulary_size, self.max_subtokens).short())
         self.set_vocabulary([str(i) for i in range(vocabulary_size)])  # until the vocabulary is set
-
-    @property
-    def sync_free(self) -> bool:
-        """True if training never synchronises with the device, for full rows."""
-        return not self.samples
 
     def set_vocabulary(self, vocabulary: Sequence[str]) -> None:
         """Store the spelling of each word."""
-        for i, row in enumerate(self.pieces(vocabulary)):
+        for i, row in enumerate(self.subtoken_ids(vocabulary)):
             spelled = torch.tensor(row, dtype=torch.short)
-            self.spellings[i] = F.pad(spelled, (0, self.widest - len(row)))
+            self.spellings[i] = F.pad(spelled, (0, self.max_subtokens - len(row)))
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+    def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the bytes of each token, counted from 1; 0 is padding."""
         return self.network.characters.subtoken_ids(words)
 
-    def start(self, batch: int, device: Any = None) -> BiLMState:
+    def start(self, batch: int, device: torch.device | None = None) -> BiLMState:
         """Return the initial state of the forward model: zeros."""
         return self.network.zero_state(batch, 1, device)
 
@@ -103,9 +98,13 @@ class BiLM(nn.Module):
         features, raw, dropped = (x[:, :, 0] for x in (output.features, output.raw, output.dropped))
         return BPTTOutput(features, cut, raw, dropped)
 
-    def features(self, ids: Padded, back: bool = False) -> Tensor:
+    def features(self, ids: Padded) -> Tensor:
         """Return features (B, T, E) of every step."""
-        return self._read(ids, None, back).features[:, :, 0]
+        return self._read(ids, None).features[:, :, 0]
+
+    def backward_features(self, ids: Padded) -> Tensor:
+        """Return features (B, T, E) of the backward model; the rows are in reverse order."""
+        return self._read(ids, None, back=True).features[:, :, 0]
 
     def forward(self, ids: Padded) -> Tensor:
         logits = self.words.logits(self.features(ids))  # (B, T, V)
@@ -121,12 +120,12 @@ class BiLM(nn.Module):
         """
         output = self._read(source, carried)
         features = output.features.flatten(1, 2)  # (B, T*2, E)
-        right = Padded(target.flatten(1), 2 * source.lengths)
+        targets = Padded(target.flatten(1), 2 * source.lengths)
         weight, bias = self.words.weight, self.words.bias
         if self.samples and self.training:
-            total = sampled_loss(features, weight, bias, right, self.samples)
+            total = sampled_loss(features, weight, bias, targets, self.samples)
         else:
-            total, _ = chunked_loss(features, weight, bias, right)
+            total, _ = chunked_loss(features, weight, bias, targets)
         state = BiLMState(*(part.detach() for part in output.state))
         return total / 2, int(source.lengths.sum()), state
 
@@ -159,16 +158,16 @@ def sampled_loss(
     always included; if it was also sampled, it counts once.
     """
     V = len(weight)
-    x, right = features[targets.mask], targets.data[targets.mask]  # (R, E), (R,)
+    x, gold = features[targets.mask], targets.data[targets.mask]  # (R, E), (R,)
     uniform = torch.rand(samples, device=x.device, dtype=torch.float64)
     drawn = (uniform * math.log(V + 1)).expm1().long().clamp(0, V - 1).unique()  # (N,)
     others = F.linear(x, weight[drawn], None if bias is None else bias[drawn])  # (R, N)
     others = others.float() - _log_inclusion_prob(drawn, V, samples)
-    others = others.masked_fill(drawn == right[:, None], -math.inf)
-    target = (x * weight[right]).sum(1).float()  # (R,)
+    others = others.masked_fill(drawn == gold[:, None], -math.inf)
+    target = (x * weight[gold]).sum(1).float()  # (R,)
     if bias is not None:
-        target = target + bias[right]
-    target = target - _log_inclusion_prob(right, V, samples)  # (R,)
+        target = target + bias[gold]
+    target = target - _log_inclusion_prob(gold, V, samples)  # (R,)
     logits = torch.cat([target[:, None], others], 1)  # (R, 1+N)
     return (logits.logsumexp(1) - target).sum()
 

@@ -5,7 +5,7 @@ W beams per prompt   R = B*W rows that share encoder states
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,8 @@ class CacheSlot(NamedTuple):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, past: KVPair) -> Tensor:
         """Write keys and values, then attend with queries (B, N, 1, K); (B, 1, N*K)."""
-        return self_attend(q, k, v, *past, self.position, self.rows, self.beams)
+        context: Tensor = self_attend(q, k, v, *past, self.position, self.rows, self.beams)
+        return context
 
 
 def plan_write(
@@ -110,7 +111,7 @@ def self_attend(
 
 
 @self_attend.register_fake
-def _fake_self_attend(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+def _fake_self_attend(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, *rest: object) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 
@@ -134,7 +135,7 @@ def cross_attend(q: Tensor, keys: Tensor, values: Tensor, lengths: Tensor) -> Te
 
 
 @cross_attend.register_fake
-def _fake_cross_attend(q: Tensor, keys: Tensor, *rest: Any) -> Tensor:
+def _fake_cross_attend(q: Tensor, keys: Tensor, *rest: object) -> Tensor:
     return keys.new_empty(len(q), 1, q.shape[1] * q.shape[3])
 
 

@@ -3,7 +3,7 @@
 B rows   T steps   V words   E embedding width   H hidden width   L layers   C window words
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from weft.embed.activations import check_sizes
 from weft.embed.characters import reverse_rows
 from weft.encode import rnn
 from weft.errors import UserError
+from weft.protocols import LanguageModelDecoder, State
 from weft.registry import register
 
 
@@ -24,21 +25,20 @@ class BPTTOutput(NamedTuple):
     """The output of a language model for one window of text, and the state after it."""
 
     features: Tensor  # (B, T, F) inputs of the output layer
-    state: Any
+    state: State
     raw: Tensor  # (B, T, H) states of the last layer
     dropped: Tensor  # (B, T, H) the same after dropout
 
 
 @register("decoder", "nnlm")
-class FeedForwardLM(nn.Module):
+class FeedForwardLM(nn.Module, LanguageModelDecoder):
     """The neural probabilistic language model (Bengio et al. 2003).
 
     The vectors x of the last `context` words give b + W x + U tanh(d + H x); `direct` adds the
     direct connections W. Zero vectors precede the text.
     """
 
-    causal, reads_source = True, False
-    max_positions: int | None = None
+    causal, is_stateful = True, True
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FeedForwardLM(nn.Module):
         self.hidden = nn.Linear(context * width, hidden)
         self.dropout = nn.Dropout(dropout)
 
-    def start(self, batch: int, device: Any = None) -> Tensor:
+    def start(self, batch: int, device: torch.device | None = None) -> Tensor:
         """Return the initial state: no words yet, (B, C-1)."""
         return torch.zeros(batch, self.context - 1, dtype=torch.long, device=device)
 
@@ -116,7 +116,7 @@ class RecurrentLMState(NamedTuple):
 
 
 @register("decoder", "rnn-lm")
-class RecurrentLM(nn.Module):
+class RecurrentLM(nn.Module, LanguageModelDecoder):
     """An Elman, GRU or LSTM language model whose state is carried from window to window.
 
     `dropout` applies to inputs, between layers and before the output layer, unless `input_dropout`
@@ -126,8 +126,7 @@ class RecurrentLM(nn.Module):
     activation regularisation.
     """
 
-    causal, reads_source = True, False
-    max_positions: int | None = None
+    causal, is_stateful = True, True
     sync_free = True  # training never synchronises with the device, if rows are full
 
     def __init__(
@@ -169,7 +168,7 @@ class RecurrentLM(nn.Module):
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
 
-    def start(self, batch: int, device: Any = None) -> RecurrentLMState:
+    def start(self, batch: int, device: torch.device | None = None) -> RecurrentLMState:
         """Return the initial state: zeros."""
         weight = self.words.table.weight
         shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
@@ -297,7 +296,7 @@ class RecurrentLM(nn.Module):
 
 
 @register("decoder", "bidirectional-lm")
-class BidirectionalLM(nn.Module):
+class BidirectionalLM(nn.Module, LanguageModelDecoder):
     """A language model that predicts every word from both sides.
 
     "mask" is bidirectional in all layers, so predicted words must be masked in the input (see
@@ -305,8 +304,7 @@ class BidirectionalLM(nn.Module):
     state of t-1 and the backward state of t+1, which have not seen it.
     """
 
-    causal, reads_source = False, False
-    max_positions: int | None = None
+    causal = False
 
     def __init__(
         self,
@@ -326,7 +324,7 @@ class BidirectionalLM(nn.Module):
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, 2 * hidden, tied, deviation)
         self.by = by
-        both = by == "mask"
+        self.needs_masking = both = by == "mask"
         self.nets = nn.ModuleList(
             rnn.Recurrent(width, hidden, layers, cell, both, dropout)
             for _ in range(1 if both else 2)
@@ -337,10 +335,11 @@ class BidirectionalLM(nn.Module):
         """Return features (B, T, F) of every step."""
         x = ids.with_data(self.dropout(self.words.embed(ids.data)))
         if len(self.nets) == 1:
-            states = self.nets[0](x).data  # (B, T, 2*H)
+            states: Tensor = self.nets[0](x).data  # (B, T, 2*H)
         else:
             states = self._skip_states(x)  # (B, T, 2*H)
-        return self.words.narrow(self.dropout(states))
+        features: Tensor = self.words.narrow(self.dropout(states))  # (B, T, F)
+        return features
 
     def forward(self, ids: Padded) -> Tensor:
         logits = self.words.logits(self.features(ids))  # (B, T, V)
@@ -357,7 +356,11 @@ class BidirectionalLM(nn.Module):
 
 
 def mask_tokens(
-    ids: Padded, mask: int, words: range, fraction: float = 0.15, generator: Any = None
+    ids: Padded,
+    mask: int,
+    words: range,
+    fraction: float = 0.15,
+    generator: torch.Generator | None = None,
 ) -> tuple[Padded, Tensor]:
     """Return ids with some masked, and a mask of those (B, T): at least one per non-empty row.
 

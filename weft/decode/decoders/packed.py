@@ -7,7 +7,8 @@ N rows   H hidden width   P cached steps   R rows of a store   B prompts   S sou
 """
 
 import weakref
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, overload
 
 import numpy as np
 import torch
@@ -15,14 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import unwrap
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.decoders.transformer import (
+    GPT,
+    LayerCaches,
+    Seq2SeqTransformerDecoder,
     TransformerDecoder,
     TransformerDecoderBlock,
     TransformerState,
 )
 from weft.decode.search.settings import WeightDtype
-from weft.decode.search.state import PerPrompt
+from weft.decode.search.state import PerPrompt, Step, unwrap
 from weft.kernels.cpu.linear import (
     LINEAR_BY_DTYPE,
     PackedLinear,
@@ -30,6 +34,7 @@ from weft.kernels.cpu.linear import (
     activation_name,
     can_pack,
 )
+from weft.protocols import Decoder, DecoderState, LanguageModelDecoder, Seq2SeqDecoder
 
 INITIAL_STEPS = 16  # free steps of a new cache
 CHUNK_WORDS = 16384  # words of one output product
@@ -62,58 +67,62 @@ class CrossKV(NamedTuple):
     lengths: Tensor  # (B,)
 
 
-class PackedState(NamedTuple):
+@dataclass(frozen=True)
+class PackedState(DecoderState):
     """The cache slots of each row; keys and values are never moved."""
 
     slots: Tensor  # (N, P) int32, with free columns at the end
     lengths: Tensor  # (N,) steps so far
     max_length: int  # no row is longer than this
     store: KVStore
-    memory: Any  # CrossKV or None; may be PerPrompt
+    memory: CrossKV | PerPrompt[CrossKV] | None  # None without a source
     weights: Tensor | None  # (N, S) attention of the last step, on request
 
     def per_prompt(self) -> "PackedState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        return self._replace(memory=PerPrompt(unwrap(self.memory)))
+        if self.memory is None:
+            return self
+        return replace(self, memory=PerPrompt(unwrap(self.memory)))
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Attention (N, S) of the last step, if it was requested."""
+        return self.weights
 
 
-class PackedDecoder:
-    """A decoder's interface for search, with faster steps.
+class PackedDecoder(Decoder):
+    """A decoder for search alone, with faster steps.
 
     The logits of a step are overwritten by the next one.
     """
 
+    causal, training = True, False
+
     def __init__(self, decoder: TransformerDecoder, packed: "PackedWeights"):
         self.decoder, self.packed = decoder, packed
+        self.words: OutputLayer = decoder.words
+        self.max_positions = decoder.max_positions
+        self.scale, self.hidden_size = decoder.scale, decoder.hidden_size
 
-    @torch.no_grad()
-    def start(self, *arguments: Any, **options: Any) -> PackedState:
-        """Return the initial state, from the decoder's arguments."""
-        return self.adopt(self.decoder.start(*arguments, **options))  # type: ignore[operator]
-
-    @torch.no_grad()
-    def prefill(self, ids: Padded, state: PackedState) -> tuple[Any, PackedState]:
-        """Run several steps at once, such as prompts of any length, before any other step."""
-        assert state.max_length == 0, "prefill comes before any step"
-        assert state.memory is None, "a seq2seq decoder has no prompt"
-        initial = self.decoder.start(len(ids), limit=max(ids.data.shape[1], 1))  # type: ignore[operator]
-        output, after = self.decoder.prefill(ids, initial)
-        return output, self.adopt(after)
+    @property
+    def base_decoder(self) -> TransformerDecoder:
+        """The decoder whose weights were packed."""
+        return self.decoder
 
     @torch.no_grad()
     def adopt(self, state: TransformerState) -> PackedState:
         """Convert a state of the decoder."""
-        pairs = [pair for pair in state.past if pair is not None]
-        rows, _, past, _ = pairs[0][0].shape
+        assert state.caches is not None
+        rows, _, past, _ = state.caches[0][0].shape
         lengths = torch.full((rows,), past) if state.position is None else state.position
-        layers = [_concat_kv(*pair) for pair in pairs]
+        layers = [_concat_kv(*pair) for pair in state.caches]
         store = KVStore(
             [_grow_rows(x, len(x), len(x) + rows * INITIAL_STEPS) for x in layers], rows * past
         )
-        memory: Any = None
-        if unwrap(state.memory):
-            memory = _pack_cross_kv(unwrap(state.memory), unwrap(state.mask))
-            memory = PerPrompt(memory) if isinstance(state.memory, PerPrompt) else memory
+        memory: CrossKV | PerPrompt[CrossKV] | None = None
+        if pairs := unwrap(state.memory):
+            cross_kv = _pack_cross_kv(pairs, None if state.mask is None else unwrap(state.mask))
+            memory = PerPrompt(cross_kv) if isinstance(state.memory, PerPrompt) else cross_kv
         slots = _sequential_slots(rows, past, past + INITIAL_STEPS)
         max_length = int(lengths.max()) if rows else 0
         return PackedState(slots, lengths, max_length, store, memory, state.weights)
@@ -125,7 +134,7 @@ class PackedDecoder:
         x = F.embedding(ids, self.decoder.words.table.weight) * self.decoder.scale
         x = x + self.decoder.positions.table[state.lengths]  # (N, H)
         state = _reserve_step(state, len(ids))
-        memory: CrossKV | None = unwrap(state.memory)
+        memory = None if state.memory is None else unwrap(state.memory)
         self_attention = _Attention(state.slots, state.lengths, self.decoder.heads)
         cross = None
         if memory is not None:
@@ -138,11 +147,51 @@ class PackedDecoder:
                 x = block.attend_cross(x, cross, memory.store.layers[i], last)  # (N, H)
             x = block.feed_forward(x)  # (N, H)
         if cross is not None and cross.weights is not None:
-            state = state._replace(weights=cross.weights)
+            state = replace(state, weights=cross.weights)
         return self.packed.logits(self.decoder.norm(x)), state
 
 
-def pack_if_possible(decoder: Any, weights: WeightDtype = "float32") -> Any:
+class PackedLM(PackedDecoder, LanguageModelDecoder):
+    """A packed language model."""
+
+    @torch.no_grad()
+    def start(self, batch: int, device: torch.device | None = None) -> PackedState:
+        """Return the initial state."""
+        return self.adopt(self._lm.start(batch, device))
+
+    @torch.no_grad()
+    def prefill(self, ids: Padded, state: PackedState) -> tuple[DecoderOutput, PackedState]:
+        """Run several steps at once, such as prompts of any length, before any other step."""
+        assert state.max_length == 0, "prefill comes before any step"
+        initial = self._lm.start(len(ids), limit=max(ids.data.shape[1], 1))
+        output, after = self.decoder.prefill(ids, initial)
+        return output, self.adopt(after)
+
+    @property
+    def _lm(self) -> GPT:
+        assert isinstance(self.decoder, GPT)
+        return self.decoder
+
+
+class PackedSeq2SeqDecoder(PackedDecoder, Seq2SeqDecoder):
+    """A packed decoder with cross-attention."""
+
+    @torch.no_grad()
+    def start(self, memory: Padded, weights: bool = False) -> PackedState:
+        """Return the initial state; `weights` records the attention of a step."""
+        assert isinstance(self.decoder, Seq2SeqTransformerDecoder)
+        return self.adopt(self.decoder.start(memory, weights))
+
+
+@overload
+def pack_if_possible(
+    decoder: LanguageModelDecoder, weights: WeightDtype = ...
+) -> LanguageModelDecoder: ...
+@overload
+def pack_if_possible(decoder: Seq2SeqDecoder, weights: WeightDtype = ...) -> Seq2SeqDecoder: ...
+@overload
+def pack_if_possible(decoder: Decoder, weights: WeightDtype = ...) -> Decoder: ...
+def pack_if_possible(decoder: Decoder, weights: WeightDtype = "float32") -> Decoder:
     """Return the decoder packed for fast steps if possible, otherwise the decoder itself.
 
     Possible for fp32 Transformers on a CPU in eval mode. Packed weights are cached for as long as
@@ -158,13 +207,18 @@ def pack_if_possible(decoder: Any, weights: WeightDtype = "float32") -> Any:
     cached = _CACHE.get(decoder)
     if cached is None or cached[0] != version:
         cached = _CACHE[decoder] = version, PackedWeights(decoder, weights)
-    return PackedDecoder(decoder, cached[1])
+    packed = PackedSeq2SeqDecoder if decoder.reads_source else PackedLM
+    return packed(decoder, cached[1])
 
 
-def pack_step(decoder: Any, state: Any, weights: WeightDtype = "float32") -> tuple[Any, Any]:
+def pack_step(
+    decoder: Decoder, state: DecoderState, weights: WeightDtype = "float32"
+) -> tuple[Step, DecoderState]:
     """Return the step function and state, of the packed decoder if possible."""
     packed = pack_if_possible(decoder, weights)
-    return packed.step, state if packed is decoder else packed.adopt(state)
+    if isinstance(packed, PackedDecoder) and isinstance(state, TransformerState):
+        return packed.step, packed.adopt(state)
+    return decoder.step, state
 
 
 class _Attention:
@@ -183,8 +237,10 @@ class _Attention:
         context = torch.empty(rows, H)
         keep = keep_weights and self.with_weights
         weights = torch.zeros(rows, self.slots.shape[1] if keep else 0)
-        out, shares = context.numpy(), weights.numpy()
-        attend(query.numpy(), store, self.slots, self.lengths, self.heads, 0, rows, out, shares)
+        attend(
+            query.numpy(), store, self.slots, self.lengths, self.heads, 0, rows, context.numpy(),
+            weights.numpy(),
+        )  # fmt: skip
         if keep:
             self.weights = weights  # (N, S)
         return context
@@ -195,7 +251,7 @@ class PackedWeights:
 
     def __init__(self, decoder: TransformerDecoder, weights: WeightDtype):
         linear = LINEAR_BY_DTYPE[weights]
-        self.blocks = [_PackedBlock(block, linear) for block in decoder.blocks]  # type: ignore[arg-type]
+        self.blocks = [_PackedBlock(block, linear) for block in decoder.layers]
         bias = decoder.words.bias
         matrices = decoder.words.weight.split(CHUNK_WORDS)
         biases = [None] * len(matrices) if bias is None else bias.split(CHUNK_WORDS)
@@ -265,7 +321,9 @@ class _PackedBlock:
         return x if self.first else self.norms[part](x)
 
 
-_CACHE: "weakref.WeakKeyDictionary[Any, tuple[tuple, PackedWeights]]" = weakref.WeakKeyDictionary()
+_CACHE: "weakref.WeakKeyDictionary[Decoder, tuple[tuple[object, ...], PackedWeights]]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _grow_rows(layer: np.ndarray, used: int, size: int) -> np.ndarray:
@@ -287,7 +345,7 @@ def _sequential_slots(rows: int, steps: int, capacity: int) -> Tensor:
     return slots
 
 
-def _pack_cross_kv(pairs: Any, mask: Tensor | None) -> CrossKV:
+def _pack_cross_kv(pairs: LayerCaches, mask: Tensor | None) -> CrossKV:
     rows, _, steps, _ = pairs[0][0].shape
     lengths = torch.full((rows,), steps) if mask is None else mask.sum(1)
     store = KVStore([_concat_kv(*pair) for pair in pairs], rows * steps)
@@ -303,4 +361,4 @@ def _reserve_step(state: PackedState, rows: int) -> PackedState:
         slots = slots.clone()
     fresh = torch.arange(first, first + rows, dtype=torch.int32)
     slots.scatter_(1, state.lengths[:, None], fresh[:, None])
-    return state._replace(slots=slots, lengths=state.lengths + 1, max_length=state.max_length + 1)
+    return replace(state, slots=slots, lengths=state.lengths + 1, max_length=state.max_length + 1)

@@ -4,16 +4,17 @@ B rows   T steps   S source steps   M width of encoder states   V words   X sour
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import DecoderOutput
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.losses import token_log_probs
 from weft.errors import UserError
+from weft.protocols import Decoder, DecoderState, Seq2SeqDecoder
 from weft.tokens.vocabulary import Vocabulary
 
 UNKNOWN = 1  # the id of UNK
@@ -39,21 +40,28 @@ def ids_with_oov(
     return Padded.from_rows(id_rows)
 
 
-class PointerState(NamedTuple):
+@dataclass(frozen=True)
+class PointerState(DecoderState):
     """The state of the inner decoder, and the source."""
 
-    inner: Any
+    inner: DecoderState | None  # None: only the source
     memory: Tensor  # (B, S, M)
     source: Tensor  # (B, S) extended ids
     real: Tensor  # (B,) rows with a non-empty source
-    extra: int
+    extra: int  # number of extended ids
 
     def per_prompt(self) -> "PointerState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        return self._replace(inner=self.inner.per_prompt())
+        assert self.inner is not None
+        return replace(self, inner=self.inner.per_prompt())
+
+    @property
+    def num_extended_ids(self) -> int:
+        """The number of source words outside the vocabulary that can be copied."""
+        return self.extra
 
 
-class PointerGenerator(nn.Module):
+class PointerGenerator(nn.Module, Decoder):
     """Any decoder with attention, extended to copy source words.
 
     P(w) = p P_vocabulary(w) + (1-p) Σ a_i over the source positions i of w, where p is a gate on
@@ -63,17 +71,28 @@ class PointerGenerator(nn.Module):
 
     causal, reads_source = True, True
 
-    def __init__(self, decoder: Any, memory_size: int):
+    def __init__(self, decoder: Seq2SeqDecoder, memory_size: int):
         super().__init__()
-        if not getattr(decoder, "attends", True):
+        if not decoder.attends:
             raise UserError(
                 "Copying needs attention, but decoder 'rnn' has none. "
                 'Set decoder.source = "attention".'
             )
         self.decoder = decoder
         self.max_positions = decoder.max_positions
+        self.extended_vocab_start = decoder.words.size
         width = decoder.words.table.embedding_dim
         self.gate = nn.Linear(memory_size + decoder.hidden_size + width, 1)
+
+    @property
+    def base_decoder(self) -> Seq2SeqDecoder:
+        """The decoder that writes words of the vocabulary."""
+        return self.decoder
+
+    @property
+    def words(self) -> OutputLayer:  # type: ignore[override]  # a property, so that it is saved once
+        """Input embedding and output layer of the vocabulary."""
+        return self.decoder.words
 
     def start(self, memory: Padded, source: Padded, extra: int = 0) -> PointerState:
         """Return the initial state; `extra` is the number of extended ids."""
@@ -85,7 +104,7 @@ class PointerGenerator(nn.Module):
         """Return log-probabilities (B, V+X) of the word after `ids` (B,), and the next state."""
         output, inner = self.decoder.step_features(self._inside(ids), state.inner)
         logp = self._log_probs(output, ids[:, None], state)[:, 0]
-        return logp, state._replace(inner=inner)
+        return logp, replace(state, inner=inner)
 
     def forward(self, targets: Padded, memory: Padded, source: Padded, extra: int = 0) -> Tensor:
         """Return log-probabilities (B, T, V+X) of every word at every step."""
@@ -112,8 +131,8 @@ class PointerGenerator(nn.Module):
         assert output.weights is not None
         same = state.source[:, None] == wanted[:, :, None]  # (B, T, S)
         copied = _log((output.weights * same).sum(2), lowest) + copy  # (B, T)
-        right = torch.logaddexp(written, copied.clamp(min=lowest))  # (B, T)
-        total = -right.masked_fill(~targets.mask, 0).sum()
+        logps = torch.logaddexp(written, copied.clamp(min=lowest))  # (B, T)
+        total = -logps.masked_fill(~targets.mask, 0).sum()
         if coverage:
             accumulated = output.weights.cumsum(1) - output.weights  # (B, T, S)
             repeated = torch.minimum(output.weights, accumulated).sum(2)  # (B, T)

@@ -4,7 +4,8 @@ B rows   T steps   S source steps   M width of encoder states   E embedding widt
 H hidden width   L layers   V words   F feature width
 """
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +13,20 @@ from torch import Tensor, nn
 from weft import registry
 from weft.attend.scores import masked_softmax
 from weft.batch import Padded
-from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
-from weft.decode.search.state import PerPrompt
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams
+from weft.decode.search.state import SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.encode import rnn
 from weft.errors import UserError
+from weft.protocols import DecoderState, Seq2SeqDecoder
 from weft.registry import register
 
 Cell = Literal["rnn", "gru", "lstm"]
 RNNState = tuple[Tensor, Tensor | None]  # hidden state and LSTM cell, each (B, L, H)
 
 
-class RecurrentState(NamedTuple):
+@dataclass(frozen=True)
+class RecurrentState(DecoderState):
     """The state of a recurrent decoder; None for what its options do not need."""
 
     hidden: Tensor  # (B, L, H)
@@ -32,16 +35,19 @@ class RecurrentState(NamedTuple):
     fed: Tensor | None  # (B, H) attentional vector of the previous step
     covered: Tensor | None  # (B, S) accumulated attention of each source step
     weights: Tensor | None  # (B, S) attention of the last step
-    keys: Any  # (B, S, K) attention keys; these and the next two may be PerPrompt
-    memory: Any  # (B, S, M)
-    mask: Any  # (B, S)
+    keys: SharedTensor | None  # (B, S, K) attention keys
+    memory: SharedTensor | None  # (B, S, M)
+    mask: SharedTensor | None  # (B, S)
 
     def per_prompt(self) -> "RecurrentState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        if self.memory is None:
-            return self
-        keys, memory, mask = (PerPrompt(unwrap(p)) for p in (self.keys, self.memory, self.mask))
-        return self._replace(keys=keys, memory=memory, mask=mask)
+        keys, memory, mask = share(self.keys), share(self.memory), share(self.mask)
+        return replace(self, keys=keys, memory=memory, mask=mask)
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Attention (B, S) of the last step."""
+        return self.weights
 
 
 def build_rnn(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
@@ -61,7 +67,7 @@ def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNS
 
 
 @register("decoder", "rnn")
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
     """An Elman, GRU or LSTM decoder.
 
     The `summary` of the encoder states gives the initial state, s₀ = tanh(W c + b). `source` adds
@@ -70,9 +76,6 @@ class RecurrentDecoder(nn.Module):
     With `input_feeding` that vector is also part of the next input. With `coverage` the attention
     score depends on the accumulated attention of each step (See et al. 2017).
     """
-
-    causal, reads_source = True, True
-    max_positions: int | None = None
 
     def __init__(
         self,
@@ -184,19 +187,22 @@ class RecurrentDecoder(nn.Module):
             entering.append(state.fed[:, None])
         data = torch.cat([part.to(vectors.dtype) for part in entering], dim=2)
         out, (hidden, cell) = unroll(self.net, data, (state.hidden, state.cell))
-        state = state._replace(hidden=hidden, cell=cell)
+        state = replace(state, hidden=hidden, cell=cell)
         if not self.attends:
             return DecoderOutput(self.words.narrow(self.dropout(out)), out, None), state
         joined, weights = self._attend(out, state)
-        state = state._replace(weights=weights[:, -1])
+        state = replace(state, weights=weights[:, -1])
         if state.fed is not None:
-            state = state._replace(fed=joined[:, -1])
+            state = replace(state, fed=joined[:, -1])
         if state.covered is not None:
-            state = state._replace(covered=state.covered + weights[:, -1])
+            state = replace(state, covered=state.covered + weights[:, -1])
         return DecoderOutput(self.words.narrow(self.dropout(joined)), out, weights), state
 
     def _attend(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
         """Return the attentional vectors (B, T, H) and the weights (B, T, S)."""
+        assert state.keys is not None
+        assert state.memory is not None
+        assert state.mask is not None
         keys, memory, mask = unwrap(state.keys), unwrap(state.memory), unwrap(state.mask)
         if state.covered is None:
             scores = self.score.compare(fold_beams(queries, len(keys)), keys)

@@ -9,7 +9,7 @@ R rows   K input width   F output width   H hidden width   N heads
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from weft.decode.decoders.kv_cache import MAX_KERNEL_ERROR, CacheSlot, KVPair, cross_attend
 from weft.embed.activations import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from weft.decode.decoders.transformer import TransformerDecoder, TransformerDecoderBlock
 
 SMALL_BATCH_ROWS = 16  # largest small batch
 MAX_INPUT_WIDTH = 4096  # a program holds a whole row
@@ -69,7 +72,7 @@ def _fused_linear(
 
 
 @_fused_linear.register_fake
-def _fake_fused_linear(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def _fake_fused_linear(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
     return x.new_empty(len(x), len(weight))
 
 
@@ -87,13 +90,14 @@ def fused_linear(
     `norm` normalises the input first; the result is residual to the residual (R, F), which
     `residual_norm` normalises.
     """
-    return _fused_linear(
+    y: Tensor = _fused_linear(
         x, weight, bias, *_norm_weights(norm), activation, residual, *_norm_weights(residual_norm)
     )
+    return y
 
 
 def run_blocks(
-    blocks: Any,
+    blocks: "Sequence[TransformerDecoderBlock]",
     x: Tensor,
     pasts: Sequence[KVPair],
     memory: Sequence[KVPair],
@@ -104,10 +108,12 @@ def run_blocks(
 
     A norm after a sum is deferred to the next kernel, so that none is a separate kernel.
     """
-    sums, norm = x[:, 0], None  # (R, H), and the deferred norm
+    sums = x[:, 0]  # (R, H)
+    norm: nn.LayerNorm | None = None  # deferred
     for i, block in enumerate(blocks):
         first = block.norm_first
         attention = block.attention
+        assert attention.fused_qkv is not None
         weight, bias = attention.fused_qkv
         before = block.attention_norm if first else norm
         qkv = fused_linear(sums, weight, bias, before)  # (R, 3*H)
@@ -151,7 +157,7 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
     def run(arguments: list[Tensor], rows: int) -> Tensor:
         x, *rest, residual, gain, shift = arguments
-        y = _fused_linear(x[:rows], *rest, 1e-5, "gelu", residual[:rows], gain, shift, 1e-5)
+        y: Tensor = _fused_linear(x[:rows], *rest, 1e-5, "gelu", residual[:rows], gain, shift, 1e-5)
         return y.float().cpu()
 
     try:
@@ -163,12 +169,9 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     return True
 
 
-def is_supported(decoder: Any) -> bool:
+def is_supported(decoder: "TransformerDecoder") -> bool:
     """Return True if the decoder's matrices are narrow enough for the kernel."""
-    blocks = getattr(decoder, "blocks", ())
-    return bool(blocks) and all(
-        max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in blocks
-    )
+    return all(max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in decoder.layers)
 
 
 def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None) -> Tensor:
@@ -178,7 +181,8 @@ def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNor
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     """Return rows (R, H) as (R, N, 1, H/N)."""
-    return x.unflatten(1, (heads, -1))[:, :, None]
+    split: Tensor = x.unflatten(1, (heads, -1))  # (R, N, H/N)
+    return split[:, :, None]
 
 
 def _norm_weights(norm: nn.LayerNorm | None) -> tuple[Tensor | None, Tensor | None, float]:

@@ -4,7 +4,8 @@ B rows   T steps   P cached steps   S source steps   M width of encoder states  
 N heads   K width per head   V words
 """
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +15,21 @@ from weft.attend.multihead import MultiHeadAttention
 from weft.batch import Padded
 from weft.decode.decoders import kv_cache, small_batch
 from weft.decode.decoders.kv_cache import CacheSlot, CacheWrite, KVPair
-from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams, unwrap
-from weft.decode.search.state import PerPrompt, Pinned
+from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams
+from weft.decode.search.state import PerPrompt, Pinned, SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions, SinusoidalPositions, sinusoidal_table
 from weft.errors import UserError
+from weft.protocols import Decoder, DecoderState, LanguageModelDecoder, Seq2SeqDecoder
 from weft.registry import register
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
+LayerCaches = tuple[KVPair, ...]  # keys and values of every layer
 STEP_MULTIPLE = 32  # a static cache has a multiple of this many slots, so that shapes recur
 
 
-class TransformerState(NamedTuple):
+@dataclass(frozen=True)
+class TransformerState(DecoderState):
     """The KV cache of every layer, and the keys and values of the encoder states.
 
     Without `position` the cache grows by concatenation. With it the cache is static and written in
@@ -34,9 +38,10 @@ class TransformerState(NamedTuple):
     slots, and reordered beams leave their keys and values where they were written.
     """
 
-    past: Any  # tuple[KVPair | None, ...], may be Pinned; None: no cache
-    memory: Any  # tuple[KVPair, ...]; this and the mask may be PerPrompt
-    mask: Any  # (B, S) real source steps, with `beams` their number (B,); None if all are real
+    past: LayerCaches | Pinned[LayerCaches] | None  # None: no cache
+    memory: LayerCaches | PerPrompt[LayerCaches]  # empty without a source
+    # (B, S) real source steps, with `beams` their number (B,); None if all are real
+    mask: SharedTensor | None
     position: Tensor | None  # (B,) of the next word
     weights: Tensor | None  # (B, S) attention of the last step, on request
     rows: Tensor | None = None  # (B, P) int32 beam of the prompt that wrote each slot
@@ -44,9 +49,27 @@ class TransformerState(NamedTuple):
 
     def per_prompt(self) -> "TransformerState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        return self._replace(
-            memory=PerPrompt(unwrap(self.memory)), mask=PerPrompt(unwrap(self.mask))
-        )
+        return replace(self, memory=PerPrompt(unwrap(self.memory)), mask=share(self.mask))
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Attention (B, S) of the last step, if it was requested."""
+        return self.weights
+
+    @property
+    def pinned_beams(self) -> int:
+        """Adjacent rows per prompt whose cache stays in place; 0: the cache moves with its row."""
+        return self.beams
+
+    @property
+    def caches(self) -> LayerCaches | None:
+        """The caches, wherever their rows belong."""
+        return self.past.value if isinstance(self.past, Pinned) else self.past
+
+    @property
+    def cache_steps(self) -> int:
+        """The slots of the cache that `view_steps` can cut; 0: none."""
+        return 0 if self.beams or self.caches is None else self.caches[0][0].shape[2]
 
     def max_position(self) -> int:
         """Return the number of used slots over all rows; synchronises with the device."""
@@ -54,15 +77,20 @@ class TransformerState(NamedTuple):
 
     def view_steps(self, steps: int) -> "TransformerState":
         """Return the state with a view of the first `steps` slots of its cache."""
-        return self._replace(past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.past))
+        assert self.caches is not None
+        assert not self.beams
+        return replace(self, past=tuple((k[:, :, :steps], v[:, :, :steps]) for k, v in self.caches))
 
     def pin_beams(self, beams: int) -> "TransformerState":
         """Return the state for a search with `beams` beams, before its rows are expanded."""
         if beams < 2:
-            return self._replace(beams=beams)
-        B, _, P, _ = self.past[0][0].shape
-        rows = torch.zeros((B, P), dtype=torch.int32, device=self.past[0][0].device)
-        return self._replace(past=Pinned(self.past), rows=rows, beams=beams)
+            return replace(self, beams=beams)
+        assert self.caches is not None
+        keys = self.caches[0][0]  # (B, N, P, K)
+        rows = torch.zeros(
+            (keys.shape[0], keys.shape[2]), dtype=torch.int32, device=keys.device
+        )  # (B, P)
+        return replace(self, past=Pinned(self.caches), rows=rows, beams=beams)
 
 
 class TransformerDecoderBlock(attend.TransformerBlock):
@@ -142,14 +170,14 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         return cross.attend(q, *memory, mask, return_weights=weights)
 
     def _add_residual(self, x: Tensor, update: Tensor, norm: nn.LayerNorm) -> Tensor:
-        added = x + self.dropout(update)
+        added: Tensor = x + self.dropout(update)
         return added if self.norm_first else norm(added).to(x.dtype)
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(nn.Module, Decoder):
     """Base of decoders with and without cross-attention: words, positions, blocks."""
 
-    causal, reads_source = True, False
+    causal = True
     name = ""
     half_residual = False  # under autocast, keep the residual stream in half precision
     small_batch_rows = 0  # largest batch that steps with fused kernels; 0: none
@@ -199,6 +227,11 @@ class TransformerDecoder(nn.Module):
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = attend.FinalNorm(hidden) if norm == "pre" else nn.Identity()
 
+    @property
+    def layers(self) -> list[TransformerDecoderBlock]:
+        """The blocks, with their type."""
+        return [block for block in self.blocks if isinstance(block, TransformerDecoderBlock)]
+
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
         output, state = self.step_features(ids, state)
@@ -227,7 +260,7 @@ class TransformerDecoder(nn.Module):
             return output, after
         # Padding was written behind each row's position and is overwritten before it is read.
         ends = state.position + ids.lengths.to(state.position.device)
-        return output, after._replace(position=ends)
+        return output, replace(after, position=ends)
 
     def with_static_cache(
         self, state: TransformerState, steps: int, beams: int = 0
@@ -237,20 +270,21 @@ class TransformerDecoder(nn.Module):
         `beams` is for a search with that many beams (1 if rows are never reordered) on a device
         with a kernel for it (`kv_cache.has_kernel`).
         """
-        if state.position is None and state.past[0] is not None:
-            used = state.past[0][0].shape[2]
+        caches = state.caches
+        if state.position is None and caches is not None:
+            used = caches[0][0].shape[2]
             if self.learned and used + steps > len(self.positions.table):
                 return None
             self._ensure_positions(used + steps)
             size = -(-(used + steps) // STEP_MULTIPLE) * STEP_MULTIPLE
-            pairs, first = list(state.past), state.past[0][0]
+            pairs, first = list(caches), caches[0][0]
             past = (
                 kv_cache.from_prefill(pairs, size)
                 if used
                 else kv_cache.allocate(first, size, len(pairs))
             )
             position = torch.full((len(first),), used, device=first.device)
-            state = state._replace(past=past, position=position)
+            state = replace(state, past=past, position=position)
         if not beams or state.beams or state.position is None:
             return state
         return _with_lengths(state).pin_beams(beams)
@@ -258,31 +292,32 @@ class TransformerDecoder(nn.Module):
     def _forward_steps(
         self, ids: Tensor, state: TransformerState
     ) -> tuple[DecoderOutput, TransformerState]:
-        pasts = state.past.value if isinstance(state.past, Pinned) else state.past
-        used = 0 if pasts[0] is None else pasts[0][0].shape[2]
+        caches = state.caches
+        used = 0 if caches is None else caches[0][0].shape[2]
         first = used if state.position is None else state.position
         vectors = self.words.embed(ids)  # (B, T, H)
         vectors = vectors if self.learned else vectors * self.scale
         dtype = attend.compute_dtype(vectors) if self.half_residual else vectors.dtype
         parts = [vectors, self._position_vectors(first, ids.shape[1], vectors)]
         x = self.entrance(parts, self.dropout, None, dtype)  # (B, T, H)
-        memory, mask, with_weights = (
-            unwrap(state.memory),
-            unwrap(state.mask),
-            state.weights is not None,
-        )
-        cache_write = _plan_cache_write(state, ids.shape[1], pasts[0])
-        past, attention_weights = [], None
+        memory, mask = unwrap(state.memory), None if state.mask is None else unwrap(state.mask)
+        with_weights = state.weights is not None
+        cache_write = _plan_cache_write(state, ids.shape[1])
+        grown_caches: list[KVPair] = []
+        attention_weights: Tensor | None = None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
-        if isinstance(cache_write, CacheSlot) and len(ids) <= self.small_batch_rows and counted:
-            x = small_batch.run_blocks(self.blocks, x, pasts, memory, cache_write, mask)
+        few = counted and len(ids) <= self.small_batch_rows
+        if few and caches is not None and isinstance(cache_write, CacheSlot):
+            x = small_batch.run_blocks(self.layers, x, caches, memory, cache_write, mask)
         else:
             for i, block in enumerate(self.blocks):
+                past = None if caches is None else caches[i]
                 encoder_kv = memory[i] if memory else None
                 x, grown, attention_weights = block(
-                    x, pasts[i], encoder_kv, cache_write, mask, with_weights
+                    x, past, encoder_kv, cache_write, mask, with_weights
                 )
-                past.append(grown)
+                if grown is not None:
+                    grown_caches.append(grown)
         x = self.norm(x)  # (B, T, H)
         weights = (
             None
@@ -290,11 +325,11 @@ class TransformerDecoder(nn.Module):
             else attention_weights.mean(1).reshape(*ids.shape, attention_weights.shape[3])
         )
         if state.position is None:
-            state = state._replace(past=tuple(past))
+            state = replace(state, past=tuple(grown_caches) or None)
         else:  # the static cache was written in place
             state = _advance_position(state, state.position, ids.shape[1])
         if weights is not None:
-            state = state._replace(weights=weights[:, -1])
+            state = replace(state, weights=weights[:, -1])
         return DecoderOutput(self.words.narrow(x), x, weights), state
 
     def _position_vectors(self, first: int | Tensor, steps: int, like: Tensor) -> Tensor:
@@ -318,25 +353,26 @@ class TransformerDecoder(nn.Module):
         grown = sinusoidal_table(max(steps, 2 * len(table)), table.shape[1])
         self.positions.table = grown.to(table.device, table.dtype)
 
-    def _no_cache(self) -> tuple[None, ...]:
-        return (None,) * len(self.blocks)
-
     def _initial_state(
-        self, batch: int, device: Any, memory: tuple[KVPair, ...], mask: Tensor | None, limit: int
+        self,
+        batch: int,
+        device: torch.device | None,
+        memory: LayerCaches,
+        mask: Tensor | None,
+        limit: int,
     ) -> TransformerState:
         """Return an empty cache, growing or static with `limit` slots."""
         self._ensure_positions(limit)
-        shape = (batch, self.heads, limit, self.hidden_size // self.heads)  # (B, N, P, K)
-        empty = {"dtype": _attention_dtype(self.words.table.weight), "device": device}
-        past = kv_cache.allocate(
-            torch.zeros((batch, self.heads, 0, shape[3]), **empty), limit, len(self.blocks)
-        )
+        shape = (batch, self.heads, 0, self.hidden_size // self.heads)  # (B, N, 0, K)
+        dtype = _attention_dtype(self.words.table.weight)
+        empty = torch.zeros(shape, dtype=dtype, device=device)
+        past = kv_cache.allocate(empty, limit, len(self.blocks))
         position = torch.zeros(batch, dtype=torch.long, device=device) if limit else None
         return TransformerState(past, memory, mask, position, None)
 
 
 @register("decoder", "transformer")
-class Seq2SeqTransformerDecoder(TransformerDecoder):
+class Seq2SeqTransformerDecoder(TransformerDecoder, Seq2SeqDecoder):
     """Self-attention and cross-attention blocks (Vaswani et al. 2017).
 
     `feed_forward` is the inner width of the feed-forward layers, by default 4·hidden. Learned
@@ -344,7 +380,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
     layer's heads. `inner_dropout` also drops attention weights and inner feed-forward activations.
     """
 
-    reads_source, name = True, "transformer"
+    name = "transformer"
 
     def __init__(
         self,
@@ -373,20 +409,21 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
         With a `limit` the cache is static, with that many slots.
         """
         memory = memory.with_data(memory.data)
-        encoder_kv = tuple(block.cross.project_kv(memory.data) for block in self.blocks)  # type: ignore[union-attr, operator]
+        crosses = (block.cross for block in self.layers)
+        encoder_kv = tuple(cross.project_kv(memory.data) for cross in crosses if cross is not None)
         mask = None if memory.full else memory.mask
         state = self._initial_state(len(memory), memory.data.device, encoder_kv, mask, limit)
         if weights:
             empty = torch.zeros(memory.data.shape[:2], device=memory.data.device)  # (B, S)
-            state = state._replace(weights=empty)
+            state = replace(state, weights=empty)
         return state
 
     def read(self, targets: Padded, memory: Padded, weights: bool = True) -> DecoderOutput:
         """Run all steps at once."""
         state = self.start(memory, weights=weights)
-        return self._forward_steps(targets.data, state._replace(past=self._no_cache()))[0]
+        return self._forward_steps(targets.data, replace(state, past=None))[0]
 
-    def features(self, targets: Padded, memory: Padded) -> Tensor:  # type: ignore[override]
+    def features(self, targets: Padded, memory: Padded) -> Tensor:
         """Return features (B, T, F) of every step; attention is faster without weights."""
         return self.read(targets, memory, False).features
 
@@ -396,7 +433,7 @@ class Seq2SeqTransformerDecoder(TransformerDecoder):
 
 
 @register("decoder", "gpt")
-class GPT(TransformerDecoder):
+class GPT(TransformerDecoder, LanguageModelDecoder):
     """A decoder-only language model in GPT-2's layout.
 
     Pre-norm blocks, learned positions, tied embeddings, small initial weights that are smaller
@@ -430,20 +467,22 @@ class GPT(TransformerDecoder):
         )  # fmt: skip
         super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
         self.model = model
-        for block in self.blocks:  # GPT-2 drops attention weights, but nothing inside the MLP
-            block.attention.dropout = dropout  # type: ignore[union-attr, assignment]
+        for block in self.layers:  # GPT-2 drops attention weights, but nothing inside the MLP
+            block.attention.dropout = dropout
         for name, weight in self.blocks.named_parameters():
             if weight.dim() == 2:
                 last = name.endswith(("output.weight", "feed_out.weight"))
                 nn.init.normal_(weight, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
 
-    def start(self, batch: int, device: Any = None, limit: int = 0) -> TransformerState:
+    def start(
+        self, batch: int, device: torch.device | None = None, limit: int = 0
+    ) -> TransformerState:
         """Return the initial state; with a `limit` the cache is static."""
         return self._initial_state(batch, device, (), None, limit)
 
     def features(self, ids: Padded) -> Tensor:
         """Return features (B, T, H) of every step."""
-        state = TransformerState(self._no_cache(), (), None, None, None)
+        state = TransformerState(None, (), None, None, None)
         return self._forward_steps(ids.data, state)[0].features
 
     def forward(self, ids: Padded) -> Tensor:
@@ -451,15 +490,13 @@ class GPT(TransformerDecoder):
         return logits
 
 
-def _plan_cache_write(
-    state: TransformerState, steps: int, cache: KVPair | None
-) -> CacheWrite | CacheSlot | None:
+def _plan_cache_write(state: TransformerState, steps: int) -> CacheWrite | CacheSlot | None:
     """Plan the write of `steps` steps into a static cache; None for a growing one."""
-    if state.position is None or cache is None:
+    if state.position is None or state.caches is None:
         return None
     if state.beams and steps == 1:
         return CacheSlot(state.position, state.rows, state.beams)
-    return kv_cache.plan_write(state.position, steps, cache[0], state.rows, state.beams)
+    return kv_cache.plan_write(state.position, steps, state.caches[0][0], state.rows, state.beams)
 
 
 def _advance_position(state: TransformerState, position: Tensor, steps: int) -> TransformerState:
@@ -467,16 +504,15 @@ def _advance_position(state: TransformerState, position: Tensor, steps: int) -> 
     rows = state.rows
     if rows is not None:
         rows = kv_cache.mark_written(rows, position, steps, state.beams)
-    return state._replace(position=position + steps, rows=rows)
+    return replace(state, position=position + steps, rows=rows)
 
 
 def _with_lengths(state: TransformerState) -> TransformerState:
     """Replace the source mask by lengths, unless attention weights are requested."""
-    mask = unwrap(state.mask)
-    if mask is None or state.weights is not None:
+    if state.mask is None or state.weights is not None:
         return state
-    lengths = mask.sum(1)  # (B,)
-    return state._replace(mask=PerPrompt(lengths) if isinstance(state.mask, PerPrompt) else lengths)
+    lengths = unwrap(state.mask).sum(1)  # (B,)
+    return replace(state, mask=share(lengths) if isinstance(state.mask, PerPrompt) else lengths)
 
 
 def _attention_dtype(weight: Tensor) -> torch.dtype:

@@ -14,6 +14,7 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError
+from weft.protocols import Head
 from weft.registry import register
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 
@@ -63,7 +64,7 @@ class AnswerSpanOutput:
 
 
 @register("head", "span")
-class AnswerSpanHead(nn.Module):
+class AnswerSpanHead(nn.Module, Head):
     """Linear start and end logits.
 
     With `own_end` the end has a separate BiLSTM: M² over the modelling part M of a `bidaf`, or over

@@ -183,7 +183,8 @@ class BiaffineScorer(nn.Module):
 
     def _role(self, layer: nn.Module, states: Tensor) -> Tensor:
         hidden = layer(states)  # (B, T, A)
-        return self.dropout(hidden.transpose(1, 2)).transpose(1, 2)
+        dropped: Tensor = self.dropout(hidden.transpose(1, 2))  # (B, A, T)
+        return dropped.transpose(1, 2)
 
 
 def _role_layer(input_size: int, size: int) -> nn.Sequential:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.errors import UserError
+from weft.protocols import Head
 from weft.registry import register
 
 
 @register("head", "linear")
-class LinearHead(nn.Module):
+class LinearHead(nn.Module, Head):
     """A linear layer."""
 
     def __init__(self, input_size: int, outputs: int, dropout: float = 0.0):
@@ -23,7 +24,7 @@ class LinearHead(nn.Module):
         self.score = nn.Linear(input_size, outputs)
 
     def forward(self, vector: Tensor) -> Tensor:
-        logits = self.score(self.dropout(vector))  # (B, C)
+        logits: Tensor = self.score(self.dropout(vector))  # (B, C)
         return logits
 
 
@@ -47,7 +48,7 @@ class LogisticHead(LinearHead):
 
 
 @register("head", "mlp")
-class MLPHead(nn.Module):
+class MLPHead(nn.Module, Head):
     """`layers` hidden layers before the logits, each with activation and dropout."""
 
     def __init__(
@@ -70,5 +71,5 @@ class MLPHead(nn.Module):
     def forward(self, vector: Tensor) -> Tensor:
         for layer in self.layers:
             vector = self.activation(layer(self.dropout(vector)))  # (B, H)
-        logits = self.score(self.dropout(vector))  # (B, C)
+        logits: Tensor = self.score(self.dropout(vector))  # (B, C)
         return logits

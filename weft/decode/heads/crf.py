@@ -94,7 +94,9 @@ class CRF(nn.Module):
         self._check_lengths(emissions)
         data, weights = self._clean(emissions), self._weights()
         exact = self._exact(data.detach(), weights)
-        return crf_dp.LogPartition.apply(data, *weights, emissions.lengths, exact)  # (B,)
+        arguments = (data, *weights, emissions.lengths, exact)
+        total: Tensor = crf_dp.LogPartition.apply(*arguments)  # type: ignore[no-untyped-call]  # not annotated by torch
+        return total  # (B,)
 
     def _score(self, emissions: Padded, tags: Tensor) -> Tensor:
         real, lengths = emissions.mask, emissions.lengths.to(tags.device)

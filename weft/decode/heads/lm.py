@@ -3,9 +3,7 @@
 B rows   T steps   V words   F feature width   R scored tokens   W sub-tokens of a token
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from weft.decode.decoders.language_models import mask_tokens
 from weft.decode.losses import chunked_loss, token_log_probs
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
+from weft.protocols import DecoderHead, LanguageModelDecoder, State
 from weft.tokens.subtoken_table import append_subtokens
 from weft.tokens.vocabulary import PAD, SPECIALS
 
@@ -26,10 +25,8 @@ PSEUDO_PERPLEXITY_NOTE = (
     "this model sees both sides of a word: its scores are pseudo-perplexities, not comparable "
     "with the perplexity of left-to-right models"
 )
-WARMUP_STEPS, STATEFUL_ROW_STEPS = (
-    256,
-    1280,
-)  # steps that warm up a carried state; steps of a row with them
+WARMUP_STEPS = 256  # steps that warm up a carried state
+STATEFUL_ROW_STEPS = 1280  # steps of a row, including those
 
 
 @dataclass(frozen=True)
@@ -44,33 +41,35 @@ class LMOutput:
     source: Padded
     back: bool = False  # tokens in reverse order, for a backward decoder
 
-    def loss(self, target: Tensor, carried: Any = None) -> tuple[Tensor, int, Any]:
+    # Here, not in the task: the loss is computed in chunks, and all logits never exist at once.
+    def loss(self, target: Tensor, carried: State = None) -> tuple[Tensor, int, State]:
         """Return the summed loss of target tokens (B, T), their number, and the state after them.
 
         With masking, every token counts as much as the masked ones do on average.
         """
         decoder, words = self.head.decoder, self.head.decoder.words
-        right = Padded(target, self.source.lengths)
-        if hasattr(decoder, "loss"):
+        if decoder.has_backward_lm:
             return decoder.loss(self.source, target, carried)
-        if self.head.needs_masking:
+        targets = Padded(target, self.source.lengths)
+        if decoder.needs_masking:
             masked, chosen = mask_tokens(self.source, MASK_ID, range(1, words.size))
             features = decoder.features(masked)  # (B, T, F)
-            total, count = chunked_loss(features, words.weight, words.bias, right, counted=chosen)
+            total, count = chunked_loss(features, words.weight, words.bias, targets, counted=chosen)
             return total * (target.numel() / max(count, 1)), target.numel(), None
-        if not self.head.is_stateful:
+        if not decoder.is_stateful:
             features = decoder.features(self.source)  # (B, T, F)
-            return *chunked_loss(features, words.weight, words.bias, right), None
+            return *chunked_loss(features, words.weight, words.bias, targets), None
         output = decoder.carry(self.source, carried)
-        total, count = chunked_loss(output.features, words.weight, words.bias, right)
-        if hasattr(decoder, "penalty"):
-            total = total + decoder.penalty(output, self.source)
+        total, count = chunked_loss(output.features, words.weight, words.bias, targets)
+        penalty = decoder.penalty(output, self.source)
+        if penalty is not None:
+            total = total + penalty
         return total, count, output.state
 
     @torch.no_grad()
     def logps(self, target: Tensor, wanted: Tensor) -> Tensor:
         """Return the log-probabilities (R,) of the wanted (B, T) target tokens, row by row."""
-        if not self.head.needs_masking:
+        if not self.head.decoder.needs_masking:
             return self._log_probs(self.source, target, wanted)
         out = target.new_zeros(target.shape, dtype=torch.float32)
         steps = torch.arange(target.shape[1], device=target.device)
@@ -82,13 +81,12 @@ class LMOutput:
         return out[wanted]
 
     def _log_probs(self, source: Padded, target: Tensor, wanted: Tensor) -> Tensor:
-        words = self.head.decoder.words
-        options = {"back": True} if self.back else {}
-        features = self.head.decoder.features(source, **options)[wanted]  # (R, F)
-        return token_log_probs(features, words.weight, words.bias, target[wanted])
+        decoder, words = self.head.decoder, self.head.decoder.words
+        features = (decoder.backward_features if self.back else decoder.features)(source)
+        return token_log_probs(features[wanted], words.weight, words.bias, target[wanted])
 
 
-class LanguageModelHead(nn.Module):
+class LanguageModelHead(nn.Module, DecoderHead):
     """A language model in place of a head.
 
     A text is read in rows of `row_steps` steps: the last `new_steps` are scored, the others are
@@ -97,10 +95,11 @@ class LanguageModelHead(nn.Module):
     """
 
     reads, task = "text", "language"
+    decoder: LanguageModelDecoder
 
     def __init__(
         self,
-        decoder: Any,
+        decoder: LanguageModelDecoder,
         search: SearchSettings,
         first: int,
         last: int,
@@ -110,7 +109,10 @@ class LanguageModelHead(nn.Module):
         super().__init__()
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # bos and eos ids
-        self.graphs: Any = None  # CUDA graphs of the decoder's steps, on a GPU
+        self.is_stateful, self.sync_free = decoder.is_stateful, decoder.sync_free
+        self.is_bidirectional = not decoder.causal  # sees both sides of a word
+        self.has_backward_lm = decoder.has_backward_lm
+        self.note = PSEUDO_PERPLEXITY_NOTE if self.is_bidirectional else ""
         limit = decoder.max_positions
         if limit is not None and window > limit:
             raise UserError(
@@ -124,43 +126,20 @@ class LanguageModelHead(nn.Module):
         self.new_steps = self.row_steps - context
 
     @property
-    def is_stateful(self) -> bool:
-        """True if the state is carried from window to window."""
-        return hasattr(self.decoder, "carry")
-
-    @property
-    def is_bidirectional(self) -> bool:
-        """True if the decoder sees both sides of a word."""
-        return not self.decoder.causal
-
-    @property
-    def needs_masking(self) -> bool:
-        """True if a word must be masked before it can be scored."""
-        return getattr(self.decoder, "by", "") == "mask"
-
-    @property
-    def has_backward_lm(self) -> bool:
-        """True if the decoder can also predict preceding tokens, from reversed text."""
-        return getattr(self.decoder, "has_backward_lm", False)
-
-    @property
-    def pieces(self) -> Callable[..., list[list[int]]] | None:
-        """The function that splits tokens into sub-tokens, for a decoder that reads them."""
-        return getattr(self.decoder, "pieces", None)
+    def graph_decoder(self) -> LanguageModelDecoder:
+        """The decoder, whose steps may be CUDA graphs."""
+        return self.decoder
 
     @property
     def bos_row(self) -> np.ndarray:
         """The bos token: its id (1,), or with its sub-tokens (1, 1+W)."""
-        if self.pieces is None:
+        decoder = self.decoder
+        if not decoder.reads_subtokens:
             return np.array([self.first], np.int64)
-        return append_subtokens(np.array([self.first]), self.pieces([""]), self.decoder.widest)
+        subtokens = decoder.subtoken_ids([""])
+        return append_subtokens(np.array([self.first]), subtokens, decoder.max_subtokens)
 
-    @property
-    def note(self) -> str:
-        """A caveat about its metrics, or ""."""
-        return PSEUDO_PERPLEXITY_NOTE if self.is_bidirectional else ""
-
-    def start(self, rows: int, device: Any = None) -> Any:
+    def start(self, rows: int, device: torch.device | None = None) -> State:
         """Return the state before the first token."""
         return self.decoder.start(rows, device)
 

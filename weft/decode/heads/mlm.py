@@ -5,7 +5,7 @@ K scored positions   C of them at a time
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from weft.batch.mlm_collator import MLMLabels
 from weft.decode.losses import chunked_loss
 from weft.embed.activations import ACTIVATIONS
 from weft.errors import UserError
-from weft.protocols import Embedder
+from weft.protocols import Embedder, Head
 from weft.registry import register
 
 MAX_LOGITS = 2**24  # logits in memory at one time during evaluation
@@ -38,8 +38,8 @@ class MLMOutput:
         """
         wanted, head = MLMLabels.of(target), self.head
         features = head.features(self._at(wanted.positions))[None]  # (1, B*M, E)
-        right = Padded(wanted.ids.reshape(1, -1), torch.tensor([features.shape[1]]))
-        total, _ = chunked_loss(features, head.table.weight, head.bias, right)
+        targets = Padded(wanted.ids.reshape(1, -1), torch.tensor([features.shape[1]]))
+        total, _ = chunked_loss(features, head.table.weight, head.bias, targets)
         total = total * (wanted.num_rows[0] / wanted.num_masked[0].clamp(min=1))
         if head.next is not None:
             logits = self.next_sentence_logits()  # (B, 2)
@@ -59,9 +59,9 @@ class MLMOutput:
         size = max(MAX_LOGITS // head.bias.numel(), 1)
         for i in range(0, len(ids), size):
             logp = head.logps(states[i : i + size])  # (C, V)
-            right = ids[i : i + size, None]
-            nats = -logp.gather(1, right).squeeze(1)
-            correct = logp.argmax(1) == right.squeeze(1)
+            gold = ids[i : i + size, None]
+            nats = -logp.gather(1, gold).squeeze(1)
+            correct = logp.argmax(1) == gold.squeeze(1)
             row = torch.stack([nats, torch.ones_like(nats), correct.to(nats.dtype)], 1)  # (C, 3)
             out[:, :3].index_add_(0, owner[i : i + size], row.double())
         if head.next is not None:
@@ -79,7 +79,8 @@ class MLMOutput:
     def next_sentence_logits(self) -> Tensor:
         """Return next-sentence logits (B, 2): is next, is not next."""
         assert self.head.next is not None
-        return self.head.next(self.vector).float()
+        logits: Tensor = self.head.next(self.vector).float()
+        return logits
 
     def _at(self, positions: Tensor) -> Tensor:
         """Return the states (B*M, H) at positions (B, M); arbitrary states for padding."""
@@ -89,7 +90,7 @@ class MLMOutput:
 
 
 @register("head", "masked")
-class MLMHead(nn.Module):
+class MLMHead(nn.Module, Head):
     """A dense layer and a layer norm, then logits from the embedder's word table.
 
     Only masked positions are scored. Next-sentence prediction uses the pooled [CLS].
@@ -100,7 +101,7 @@ class MLMHead(nn.Module):
     def __init__(
         self,
         input_size: int,
-        outputs: Any,
+        outputs: tuple[int, bool],
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
         eps: float = 1e-12,
     ):
@@ -132,7 +133,8 @@ class MLMHead(nn.Module):
 
     def features(self, states: Tensor) -> Tensor:
         """Return the features (K, E) that the table multiplies, from states (K, H)."""
-        return self.norm(self.activation(self.dense(states)))
+        features: Tensor = self.norm(self.activation(self.dense(states)))
+        return features
 
     def logps(self, states: Tensor) -> Tensor:
         """Return log-probabilities (K, V) of all words, from states (K, H)."""

@@ -65,7 +65,9 @@ def map_rows(work: Callable[[int], None], rows: list[int], threads: int = 0) -> 
             pass  # iterating re-raises exceptions of the threads
 
 
-def _solve(scores: np.ndarray, best: Callable, longest: int, what: str) -> np.ndarray:
+def _solve(
+    scores: np.ndarray, best: Callable[[np.ndarray, np.ndarray], None], longest: int, what: str
+) -> np.ndarray:
     n = len(scores)
     assert scores.shape == (n, n + 1), scores.shape
     if n > longest:

@@ -3,20 +3,19 @@
 B rows   H width of the vector
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 
+from weft.protocols import Head
 from weft.registry import register
 
 
 @register("head", "none")
-class PassThroughHead(nn.Module):
+class PassThroughHead(nn.Module, Head):
     """Return the vector unchanged, for a model without a trained head."""
 
     task = "embed"
 
-    def __init__(self, input_size: int, outputs: Any = 0):
+    def __init__(self, input_size: int, outputs: int = 0):
         super().__init__()
         self.output_size = input_size
 

@@ -15,6 +15,7 @@ from weft.decode.heads.biaffine import IGNORED, ArcOutput, BiaffineScorer, TreeS
 from weft.decode.heads.span_constituency import UNSEEN_LABEL, SpanBoundaries, SpanScorer
 from weft.decode.heads.tag import TagColumn, TagHead, TagOutput
 from weft.errors import UserError, unknown_name
+from weft.protocols import Head
 from weft.registry import register
 
 ROOT = "root"  # the relation of the root's child in Universal Dependencies
@@ -55,7 +56,7 @@ class DependencyOutput:
 
 
 @register("head", "arcs")
-class DependencyHead(nn.Module):
+class DependencyHead(nn.Module, Head):
     """Deep biaffine dependency parsing (Dozat and Manning 2017), with tags from the same states.
 
     `search` is "tree" for the best tree, "projective" for the best without crossing arcs, or
@@ -123,7 +124,7 @@ class ConstituencyOutput:
 
 
 @register("head", "brackets")
-class ConstituencyHead(nn.Module):
+class ConstituencyHead(nn.Module, Head):
     """Span-based constituency parsing by CKY (Stern et al. 2017), with part-of-speech tags."""
 
     task = "constituency"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import NO_CONSTRAINTS, search
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
+from weft.protocols import DecoderHead, DecoderState, Seq2SeqDecoder
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Seq2SeqOutput:
         """Encoder states (B, S, H)."""
         return self.encoded.memory if isinstance(self.encoded, LazySource) else self.encoded
 
+    # Here, not in the task: the loss is computed in chunks, and all logits never exist at once.
     def loss(
         self, target: Tensor, smoothing: float = 0.0, sampling: float = 0.0
     ) -> tuple[Tensor, int]:
@@ -46,26 +47,28 @@ class Seq2SeqOutput:
         `smoothing` is the label-smoothing fraction; `sampling` is the fraction of training inputs
         replaced by the model's predictions (scheduled sampling, Bengio et al. 2015).
         """
-        inputs, right = self._teacher_forcing(target)
+        inputs, targets = self._teacher_forcing(target)
         decoder = self.head.decoder
+        assert not isinstance(decoder, PointerGenerator)
         if sampling and decoder.training:
             features = scheduled_sampling(decoder, inputs, decoder.start(self.memory), sampling)
         else:
             features = decoder.features(inputs, self.memory)  # (B, T, F)
         words = decoder.words
-        return chunked_loss(features, words.weight, words.bias, right, smoothing)
+        return chunked_loss(features, words.weight, words.bias, targets, smoothing)
 
     def pointer_loss(self, target: Tensor, coverage: float = 0.0) -> tuple[Tensor, int]:
         """Return the loss of a pointer-generator; `coverage` weighs repeated attention."""
-        inputs, right = self._teacher_forcing(target)
+        inputs, targets = self._teacher_forcing(target)
         assert self.source is not None
-        return self.head.decoder.loss(inputs, right, self.memory, self.source, coverage)
+        assert isinstance(self.head.decoder, PointerGenerator)
+        return self.head.decoder.loss(inputs, targets, self.memory, self.source, coverage)
 
     def _teacher_forcing(self, target: Tensor) -> tuple[Padded, Padded]:
         """Return decoder inputs and targets from target words (B, T, 1), padded with -1."""
         ids = target[:, :, 0]  # (B, T)
-        right = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
-        return shift_right(right, self.head.first), right
+        targets = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
+        return shift_right(targets, self.head.first), targets
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the words of each row's best sequence (T, 1), and their probabilities (T, 1)."""
@@ -85,20 +88,22 @@ class Seq2SeqOutput:
         """Return the hypotheses of each row, best first."""
         head = self.head
         if head.graphs is not None and self.source is None and settings.cuda_graphs != "off":
-            ends = {"bos": head.first, "eos": head.last}
             encoded = self.encoded if isinstance(self.encoded, LazySource) else self._memory
-            return head.graphs.generate(encoded, settings, constraints, **ends)
+            return head.graphs.generate(
+                encoded, settings, constraints, bos=head.first, eos=head.last
+            )
         step, state = pack_step(head.decoder, self.start(), settings.weight_dtype)
         return search(
             step, state.per_prompt(), settings,
             batch=len(self.memory), bos=head.first, eos=head.last, constraints=constraints,
         )  # fmt: skip
 
-    def start(self) -> Any:
+    def start(self) -> DecoderState:
         """Return the decoder state before the first word."""
         decoder = self.head.decoder
-        if self.source is None:
+        if not isinstance(decoder, PointerGenerator):
             return decoder.start(self._memory)
+        assert self.source is not None
         ids = self.source.data
         oov_words = int(ids.max()) + 1 - self.head.extended_vocab_start if ids.numel() else 0
         return decoder.start(self._memory, self.source, max(oov_words, 0))
@@ -110,7 +115,7 @@ class Seq2SeqOutput:
         return self.memory.with_data(self.memory.data.to(weight.dtype))
 
 
-class Seq2SeqHead(nn.Module):
+class Seq2SeqHead(nn.Module, DecoderHead):
     """A decoder in place of a head: its output is text.
 
     `extended_vocab_start` is the first id of a copied OOV word; 0: the decoder does not copy. The
@@ -118,10 +123,11 @@ class Seq2SeqHead(nn.Module):
     """
 
     reads, task = "text", "seq2seq"
+    decoder: Seq2SeqDecoder | PointerGenerator
 
     def __init__(
         self,
-        decoder: Any,
+        decoder: Seq2SeqDecoder | PointerGenerator,
         search: SearchSettings,
         first: int,
         last: int,
@@ -131,10 +137,8 @@ class Seq2SeqHead(nn.Module):
         self.constraints = Constraints(forbidden=sorted(unwritten))
         self.decoder, self.search = decoder, search
         self.first, self.last = first, last  # bos and eos ids
-        self.graphs: Any = None  # CUDA graphs of the decoder's steps, on a GPU
-        self.extended_vocab_start = (
-            decoder.decoder.words.size if isinstance(decoder, PointerGenerator) else 0
-        )
+        self.extended_vocab_start = decoder.extended_vocab_start
+        self.target_limit = decoder.max_positions
 
     @contextmanager
     def greedy_decoding(self) -> Iterator[None]:
@@ -152,6 +156,11 @@ class Seq2SeqHead(nn.Module):
     def accepts_lazy_source(self) -> bool:
         """True if the head prefers a source that is not encoded yet."""
         return self.graphs is not None and not self.training and not self.extended_vocab_start
+
+    @property
+    def graph_decoder(self) -> Seq2SeqDecoder | None:
+        """The decoder, unless it copies: then every source has a vocabulary of another size."""
+        return None if isinstance(self.decoder, PointerGenerator) else self.decoder
 
     def forward(self, states: Padded | LazySource, source: Padded | None = None) -> Seq2SeqOutput:
         if not self.extended_vocab_start:

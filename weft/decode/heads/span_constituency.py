@@ -87,7 +87,8 @@ class SpanScorer(nn.Module):
         """Return label scores (n, C) of the given spans."""
         spans = boundaries.data[row, end] - boundaries.data[row, start]  # (n, M)
         with torch.autocast(spans.device.type, enabled=False):
-            return self.second(self.norm(spans + self.bias).relu())
+            scores: Tensor = self.second(self.norm(spans + self.bias).relu())  # (n, C)
+        return scores
 
     def loss(
         self, boundaries: SpanBoundaries, gold: Tensor, threads: int = 0

@@ -15,6 +15,7 @@ from weft.batch import Padded
 from weft.decode.heads.crf import CRF
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
+from weft.protocols import Head
 from weft.registry import register
 from weft.text.annotation.schemes import allowed_transitions
 
@@ -67,7 +68,7 @@ class TagOutput:
 
 
 @register("head", "tags")
-class TagHead(nn.Module):
+class TagHead(nn.Module, Head):
     """Tag every word independently; one linear layer per column of tags."""
 
     task = "tag"
@@ -86,13 +87,17 @@ class TagHead(nn.Module):
             if self.chained
         )
 
+    @property
+    def crfs(self) -> tuple[CRF, ...]:
+        """The CRF of each column; empty if tags are independent."""
+        return tuple(chain for chain in self.chains if isinstance(chain, CRF))
+
     def forward(self, states: Padded) -> TagOutput:
         if not isinstance(states, Padded):
             raise UserError("A head for tags needs a state per word. Set pool.kind to 'none'.")
         data = self.dropout(states.data)  # (B, T, H)
         columns = tuple(states.with_data(score(data)) for score in self.score)
-        chains: tuple = tuple(self.chains) if self.chained else (None,) * len(columns)
-        return TagOutput(columns, chains)
+        return TagOutput(columns, self.crfs if self.chained else (None,) * len(columns))
 
 
 @register("head", "crf")

@@ -14,6 +14,7 @@ from weft.batch import Padded
 from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
+from weft.protocols import Head
 from weft.registry import register
 
 
@@ -40,7 +41,7 @@ class TreeNodeOutput:
 
 
 @register("head", "nodes")
-class TreeNodeHead(nn.Module):
+class TreeNodeHead(nn.Module, Head):
     """Label every node independently from its state."""
 
     task = "nodes"

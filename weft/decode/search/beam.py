@@ -13,7 +13,8 @@ from torch.nn.functional import pad
 
 from weft.decode.search.constraints import ConstraintTensors, constrained_topk, forced_prefix
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import State, beam_indices, reorder, select_prompts
+from weft.decode.search.state import Step, beam_indices, reorder, select_prompts
+from weft.protocols import State
 
 MIN_COVERAGE = 1e-10  # coverage is clamped to this, so that its logarithm is finite
 MAX_COMPARED_VALUES = 128  # up to here, comparing all pairs is faster than sorting
@@ -142,7 +143,7 @@ class Candidates:
 
 def advance(
     beams: BeamState,
-    step: Callable[[Tensor, State], tuple[Tensor, State]],
+    step: Step,
     settings: SearchSettings,
     *,
     eos: int,
@@ -371,7 +372,7 @@ def _is_finished(
     exact = settings.stop == "exact" and settings.num_beam_groups == 1
     bar = ranks[..., settings.num_return - 1 if exact else -1]  # (B, G)
     if settings.stop == "full":
-        finished = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
+        finished: Tensor = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
     else:
         best_length = length
         if settings.stop == "exact":

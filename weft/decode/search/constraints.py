@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import Nest, State, expand_beams, map_tensors
+from weft.decode.search.state import Nest, expand_beams, map_tensors
 from weft.errors import UserError
+from weft.protocols import State
 
 # Ids so far (N, t) and their batch rows (N,) -> allowed next tokens (N, V).
 AllowedTokens = Callable[[Tensor, Tensor], Tensor]
@@ -88,7 +89,7 @@ def build_constraints(
     if isinstance(constraints.allowed, Tensor):
         barred = ~constraints.allowed.to(device).expand(batch, -1)  # (B, V)
 
-    def tensor(values: Sequence) -> Tensor:
+    def tensor(values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=device)
 
     tensors = ConstraintTensors(
@@ -267,7 +268,8 @@ def fast_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
         and count <= MAX_KERNEL_K
         and 4 * BLOCK_SIZE * count <= size
     ):
-        return _kernel_topk(values, count)
+        top, index = _kernel_topk(values, count)
+        return top, index
     if count == 1 and not values.is_cpu:  # no sort, and the compiler fuses it
         maximum = values.max(1, keepdim=True)
         return maximum.values, maximum.indices

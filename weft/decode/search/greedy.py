@@ -17,7 +17,8 @@ from weft.decode.search.constraints import (
 )
 from weft.decode.search.sampling import sample_tokens, uniform
 from weft.decode.search.settings import SearchSettings
-from weft.decode.search.state import State, beam_indices, reorder, select_prompts
+from weft.decode.search.state import Step, beam_indices, reorder, select_prompts
+from weft.protocols import State
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class GreedyState:
 
 def advance(
     run: GreedyState,
-    step: Callable[[Tensor, State], tuple[Tensor, State]],
+    step: Step,
     settings: SearchSettings,
     *,
     eos: int,

@@ -9,7 +9,7 @@ B prompts   W beams or samples per prompt   N = B*W rows of the state   T steps 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from weft.decode.search.sampling import random_streams
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import (
     PerPrompt,
-    State,
+    Step,
     beam_indices,
     copy_into,
     device_of,
@@ -39,6 +39,7 @@ from weft.decode.search.state import (
     reorder,
 )
 from weft.errors import UserError
+from weft.protocols import State
 
 __all__ = [
     "Constraints",
@@ -52,13 +53,18 @@ __all__ = [
     "stream",
 ]
 
-Step = Callable[[Tensor, State], tuple[Tensor, State]]  # ids (N,), state -> logits (N, V), state
 Run = TypeVar("Run", GreedyState, BeamState)
-# Takes a step function over tensors that never synchronises with the host, and returns a faster
-# equivalent: compiled, or as a CUDA graph.
-StepWrapper = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 NO_CONSTRAINTS = Constraints()
 SHRINK_BELOW = 7 / 8  # drop finished rows once the open fraction is at most this
+
+
+class StepWrapper(Protocol):
+    """Takes a search step over tensors that never synchronises with the host.
+
+    Returns a faster equivalent: compiled, or as a CUDA graph.
+    """
+
+    def __call__(self, body: "partial[Run]", /) -> Callable[..., Run]: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class _SearchJob:
     eos: int
     constraints: Constraints
     wrap_step: StepWrapper | None
-    initial: Any = None
+    initial: GreedyState | BeamState | None = None
 
 
 def search(
@@ -136,6 +142,7 @@ def _sample_count(settings: SearchSettings) -> int:
 
 def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
     if job.initial is not None:
+        assert isinstance(job.initial, GreedyState)
         yield from _run_steps(job.initial, greedy.advance, job)
         return
     settings, constraints = job.settings, job.constraints
@@ -157,6 +164,7 @@ def _run_greedy(job: _SearchJob) -> Iterator[tuple[GreedyState, int, Tensor]]:
 
 def _run_beam(job: _SearchJob) -> Iterator[tuple[BeamState, int, Tensor]]:
     if job.initial is not None:
+        assert isinstance(job.initial, BeamState)
         yield from _run_steps(job.initial, beam.advance, job)
         return
     settings, constraints = job.settings, job.constraints
@@ -205,15 +213,14 @@ def _run_steps(
     assert stepwise is None or job.wrap_step is None, (
         "a constraint evaluated on the host cannot be part of a CUDA graph"
     )
-    body: Callable[..., Run] = partial(
+    advance_run = partial(
         advance,
         step=job.step,
         settings=settings,
         eos=job.eos,
         read_attention=job.constraints.attention,
     )
-    if job.wrap_step is not None:
-        body = job.wrap_step(body)
+    body = advance_run if job.wrap_step is None else job.wrap_step(advance_run)
     check_every = settings.check_every or (1 if run.ids.device.type == "cpu" else 8)
     begin, steps = 0, run.tokens.shape[1]
     for now in range(1, steps + 1) if job.batch else ():

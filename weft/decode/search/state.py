@@ -5,19 +5,22 @@ tensors without axes, belong to all rows.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
 
-State = Any
+from weft.protocols import State
+
 Nest = TypeVar("Nest")
+Part = TypeVar("Part")
+Step = Callable[[Tensor, State], tuple[Tensor, State]]  # ids (N,), state -> logits (N, V), state
 TensorFunction = Callable[[Tensor], Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
-class PerPrompt:
+class PerPrompt(Generic[Nest]):
     """A part of a state with one row per prompt, for any number of beams or samples per prompt.
 
     It holds what all beams of a prompt share (encoder states, their keys and values): neither
@@ -25,17 +28,36 @@ class PerPrompt:
     of a prompt are adjacent.
     """
 
-    value: Any
+    value: Nest
 
 
 @dataclasses.dataclass(frozen=True)
-class Pinned:
+class Pinned(Generic[Nest]):
     """A part of a state with one row per beam that `reorder` leaves in place.
 
     Another part of the state maps beams to rows. All other operations treat it like any part.
     """
 
-    value: Any
+    value: Nest
+
+
+SharedTensor = Tensor | PerPrompt[Tensor]  # one row per row of the state, or one per prompt
+
+
+def unwrap(part: Nest | PerPrompt[Nest]) -> Nest:
+    """Return a part of a state, unwrapped if it is `PerPrompt`."""
+    return part.value if isinstance(part, PerPrompt) else part
+
+
+@overload
+def share(part: None) -> None: ...
+@overload
+def share(part: SharedTensor) -> PerPrompt[Tensor]: ...
+@overload
+def share(part: SharedTensor | None) -> PerPrompt[Tensor] | None: ...
+def share(part: SharedTensor | None) -> PerPrompt[Tensor] | None:
+    """Return a part of a state with one row per prompt as `PerPrompt`."""
+    return None if part is None else PerPrompt(unwrap(part))
 
 
 def reorder(state: Nest, index: Tensor) -> Nest:
@@ -63,7 +85,7 @@ def beam_indices(prompts: Tensor, width: int) -> Tensor:
     return (prompts[:, None] * width + torch.arange(width, device=prompts.device)).flatten()
 
 
-def iter_tensors(state: Any) -> Iterator[Tensor]:
+def iter_tensors(state: object) -> Iterator[Tensor]:
     """Yield every tensor of a nest, in a fixed order."""
     collected: list[Tensor] = []
 
@@ -75,7 +97,7 @@ def iter_tensors(state: Any) -> Iterator[Tensor]:
     return iter(collected)
 
 
-def copy_into(old: Any, new: Any) -> None:
+def copy_into(old: object, new: object) -> None:
     """Copy the tensors of `new` into those of `old`, a nest of the same shape in static memory."""
     pairs = [
         (a, b) for a, b in zip(iter_tensors(old), iter_tensors(new), strict=True) if a is not b
@@ -85,7 +107,7 @@ def copy_into(old: Any, new: Any) -> None:
             target.copy_(source)
         return
     # One fused copy per dtype, device and layout: fewer kernel launches.
-    kinds: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+    kinds: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = {}
     for target, source in pairs:
         same_strides = target.stride() == source.stride()
         kind = (target.dtype, source.dtype, target.device, source.device, same_strides)
@@ -96,7 +118,7 @@ def copy_into(old: Any, new: Any) -> None:
         torch._foreach_copy_(targets, sources)
 
 
-def device_of(state: Any) -> torch.device:
+def device_of(state: object) -> torch.device:
     """Return the device of a state; CPU for a state without tensors."""
     first = next(iter_tensors(state), None)
     return torch.device("cpu") if first is None else first.device
@@ -114,7 +136,7 @@ def map_tensors(
     Without `pinned`, tensors in `Pinned` stay as they are.
     """
 
-    def walk(part: Any) -> Any:
+    def walk(part: Part) -> Part:
         return map_tensors(change, part, per_prompt, pinned=pinned)
 
     if isinstance(nest, Tensor):
@@ -125,10 +147,10 @@ def map_tensors(
         return nest if per_prompt is None else PerPrompt(map_tensors(per_prompt, nest.value))  # type: ignore[return-value]
     if isinstance(nest, Pinned) and not pinned:
         return nest
-    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
+    if isinstance(nest, tuple) and type(nest) is not tuple:  # a NamedTuple
         return type(nest)(*[walk(part) for part in nest])
     if isinstance(nest, (tuple, list)):
-        return type(nest)([walk(part) for part in nest])  # type: ignore[call-arg]
+        return type(nest)([walk(part) for part in nest])
     if isinstance(nest, dict):
         return {key: walk(part) for key, part in nest.items()}  # type: ignore[return-value]
     if dataclasses.is_dataclass(nest) and not isinstance(nest, type):

@@ -12,8 +12,8 @@ _compiled = njit(
 )
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def write_kv(projected, store, first):  # type: ignore[no-untyped-def]
+@_compiled
+def write_kv(projected, store, first):
     """Copy keys and values, the last 2·H columns of `projected`, to `store` from row `first`."""
     begin = projected.shape[1] - store.shape[1]
     for row in range(len(projected)):
@@ -21,8 +21,8 @@ def write_kv(projected, store, first):  # type: ignore[no-untyped-def]
             store[first + row, column] = projected[row, begin + column]
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def attend(queries, store, slots, lengths, heads, begin, end, out, weights):  # type: ignore[no-untyped-def]
+@_compiled
+def attend(queries, store, slots, lengths, heads, begin, end, out, weights):
     """Attend for the rows `begin` to `end` of `queries`, into `out` (N, H).
 
     The first H columns of `queries` count. `store` (R, 2·H) has keys beside values; row n sees
@@ -58,8 +58,8 @@ def attend(queries, store, slots, lengths, heads, begin, end, out, weights):  # 
                 weights[n, p] = scores[:, p].sum() / np.float32(heads)
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _softmax(scores):  # type: ignore[no-untyped-def]
+@_compiled
+def _softmax(scores):
     """Softmax in place."""
     top = np.float32(-np.inf)
     for p in range(len(scores)):
@@ -72,8 +72,8 @@ def _softmax(scores):  # type: ignore[no-untyped-def]
         scores[p] /= total
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _dot(one, other):  # type: ignore[no-untyped-def]
+@_compiled
+def _dot(one, other):
     # Indices from zero up are known not to be negative, without which no loop is vectorised.
     total = np.float32(0)
     for k in range(len(one)):
@@ -81,7 +81,7 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
     return total
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _add_scaled(out, weight, vector):  # type: ignore[no-untyped-def]
+@_compiled
+def _add_scaled(out, weight, vector):
     for k in range(len(out)):
         out[k] += weight * vector[k]

@@ -24,8 +24,8 @@ MAGNITUDE_BITS = i4(0x7FFFFFFF)  # all bits but the sign
 RELU, GELU, TANH = 1, 2, 3  # in the order of `weft.kernels.cpu.linear.ONEDNN_ACTIVATIONS`
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def quantise_rows(x, whole, size, low):  # type: ignore[no-untyped-def]
+@_compiled
+def quantise_rows(x, whole, size, low):
     """x (N, I) as levels (N, I) of bytes: x = size·whole + low, both (N,)."""
     for n in range(len(x)):
         row, out = x[n], whole[n]
@@ -39,8 +39,8 @@ def quantise_rows(x, whole, size, low):  # type: ignore[no-untyped-def]
         size[n], low[n] = step, least
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def dequantise(products, size, low, sums, bias, activation):  # type: ignore[no-untyped-def]
+@_compiled
+def dequantise(products, size, low, sums, bias, activation):
     """Products of levels (N, O) as those of numbers, with bias and activation, in place."""
     for n in range(len(products)):
         row, step, least = products[n], size[n], low[n]
@@ -57,8 +57,8 @@ def dequantise(products, size, low, sums, bias, activation):  # type: ignore[no-
                 row[k] = _gelu_tanh(row[k])
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def dequantise_add(products, size, low, sums, bias, other):  # type: ignore[no-untyped-def]
+@_compiled
+def dequantise_add(products, size, low, sums, bias, other):
     """The same without an activation, added to `other` (N, O)."""
     for n in range(len(products)):
         row, more, step, least = products[n], other[n], size[n], low[n]
@@ -66,8 +66,8 @@ def dequantise_add(products, size, low, sums, bias, other):  # type: ignore[no-u
             row[k] = row[k] * step + (sums[k] * least + bias[k]) + more[k]
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _row_range(row):  # type: ignore[no-untyped-def]
+@_compiled
+def _row_range(row):
     """The least and the greatest number of a row; NaN lies beyond infinity, so it is found."""
     # Of numbers as integers of the same order: only their minimum is vectorised.
     least, most = MAGNITUDE_BITS, i4(-MAGNITUDE_BITS - 1)
@@ -77,14 +77,14 @@ def _row_range(row):  # type: ignore[no-untyped-def]
     return i4(_sortable_bits(least)).view(np.float32), i4(_sortable_bits(most)).view(np.float32)
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _sortable_bits(bits):  # type: ignore[no-untyped-def]
+@_compiled
+def _sortable_bits(bits):
     """The bits of a number as an integer of the same order, and back."""
     return i4(bits ^ i4(i4(bits >> i4(31)) & MAGNITUDE_BITS))
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _exp(x):  # type: ignore[no-untyped-def]
+@_compiled
+def _exp(x):
     """e^x for x of at most 80, to 1e-7 of it: 2^n times a polynomial of what is left."""
     # Taylor's, over half a power of two on either side.
     x = x * f4(1.4426950408889634)
@@ -101,8 +101,8 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return r * i4((i4(whole) + i4(127)) << i4(23)).view(np.float32)
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _gelu(x):  # type: ignore[no-untyped-def]
+@_compiled
+def _gelu(x):
     """x·Φ(x), to 2e-7: Φ by formula 7.1.26 of Abramowitz and Stegun."""
     size = abs(x) * f4(0.7071067811865476)
     t = f4(1) / (f4(1) + f4(0.3275911) * size)
@@ -115,8 +115,8 @@ def _gelu(x):  # type: ignore[no-untyped-def]
     return (x if not x < f4(0) else f4(0)) - abs(x) * beyond
 
 
-@_compiled  # type: ignore[untyped-decorator]
-def _gelu_tanh(x):  # type: ignore[no-untyped-def]
+@_compiled
+def _gelu_tanh(x):
     """Its approximation by tanh, as GPT-2 has it."""
     inner = f4(1.5957691216057308) * (x + f4(0.044715) * x * x * x)
     inner = inner if not inner < f4(-80) else f4(-80)

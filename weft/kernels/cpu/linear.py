@@ -53,13 +53,16 @@ class PackedLinear:
         self.after, self.algorithm = ONEDNN_ACTIVATIONS[activation]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
             x, self.weight, self.bias, self.after, [], self.algorithm
         )  # (N, O)
+        return y
 
     def add_to(self, x: Tensor, other: Tensor) -> Tensor:
         """The same without an activation, added to `other` (N, O)."""
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+        linear_add = torch.ops.mkldnn._linear_pointwise.binary
+        y: Tensor = linear_add(x, other, self.weight, self.bias, "add")  # (N, O)
+        return y
 
 
 class Int8Linear(PackedLinear):

@@ -19,7 +19,7 @@ LOWEST_LOGIT = tl.constexpr(-1e30)  # a maximum of nothing
 
 
 @triton.jit
-def _cross_entropy_kernel(  # type: ignore[no-untyped-def]
+def _cross_entropy_kernel(
     scores, stride, ids, losses, words, columns, smoothing,
     SLOPES: tl.constexpr, SMOOTHED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

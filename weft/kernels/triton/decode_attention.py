@@ -26,7 +26,7 @@ LOWEST_SCORE = tl.constexpr(-1e30)  # a score that no other is below
 
 
 @triton.jit
-def _attention_kernel(  # type: ignore[no-untyped-def]
+def _attention_kernel(
     q, k, v, keys, values, position, rows, out,
     q_row, q_head, k_row, k_head, v_row, v_head, cache_row, cache_head, cache_slot, rows_row,
     heads, scale,

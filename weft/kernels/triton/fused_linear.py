@@ -22,7 +22,7 @@ ROW_CHUNK = 512  # and those of longer rows
 
 
 @triton.jit
-def _layer_norm(x, gain, shift, column, real, size, eps):  # type: ignore[no-untyped-def]
+def _layer_norm(x, gain, shift, column, real, size, eps):
     """A row in single precision with mean 0 and variance 1, times its gain."""
     mean = tl.sum(x, 0) / size
     apart = tl.where(real, x - mean, 0.0)
@@ -32,7 +32,7 @@ def _layer_norm(x, gain, shift, column, real, size, eps):  # type: ignore[no-unt
 
 
 @triton.jit
-def _activate(x, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def _activate(x, kind, ACTIVATION: tl.constexpr):
     """Apply the activation after rounding, as separate kernels would."""
     if ACTIVATION == "relu":
         x = tl.maximum(x, 0.0)
@@ -47,7 +47,7 @@ def _activate(x, kind, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def
 
 
 @triton.jit
-def _matvec_kernel(  # type: ignore[no-untyped-def]
+def _matvec_kernel(
     x, weight, bias, gain, shift, added, added_gain, added_shift, out,
     x_row, added_row, weight_row, size, width, eps, added_eps,
     ROWS: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr,
@@ -100,7 +100,7 @@ def _matvec_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _matmul_kernel(  # type: ignore[no-untyped-def]
+def _matmul_kernel(
     x, weight, bias, gain, shift, added, added_gain, added_shift, out,
     x_row, added_row, weight_row, rows, size, width, eps, added_eps,
     R: tl.constexpr, K: tl.constexpr, F: tl.constexpr, ALL: tl.constexpr, WHOLE: tl.constexpr,

@@ -5,7 +5,6 @@ first. As none of them writes weights, those may be read before the waiting, and
 """
 
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 MIN_PDL_CAPABILITY = (9, 0)  # devices that can: Hopper
 
 
-def launch_options(x: Tensor) -> dict[str, Any]:
+def launch_options(x: Tensor) -> dict[str, bool]:
     """Return the launch options of such a kernel on the device of a tensor."""
     return {"EARLY": True, "launch_pdl": True} if _supports_pdl(x.device) else {"EARLY": False}
 
@@ -22,4 +21,5 @@ def launch_options(x: Tensor) -> dict[str, Any]:
 def _supports_pdl(device: torch.device) -> bool:
     if device.type == "cpu" or torch.version.hip is not None:
         return False
-    return torch.get_device_module(device).get_device_capability(device) >= MIN_PDL_CAPABILITY
+    capability: tuple[int, int] = torch.get_device_module(device).get_device_capability(device)
+    return capability >= MIN_PDL_CAPABILITY

@@ -18,7 +18,7 @@ LOWEST_KEY = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
-def _sort_keys(value, index):  # type: ignore[no-untyped-def]
+def _sort_keys(value, index):
     """Whole numbers in the order of values; of equal ones the first is the largest, NaN as inf."""
     value = tl.where(value == value, value.to(tl.float32), float("inf"))
     value = tl.where(value == 0.0, 0.0, value)  # -0 is no less than 0
@@ -28,7 +28,7 @@ def _sort_keys(value, index):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _chunk_topk(  # type: ignore[no-untyped-def]
+def _chunk_topk(
     values, chunk_keys, row_size, size, chunks, WANTED: tl.constexpr, PIECE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -48,7 +48,7 @@ def _chunk_topk(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _merge_topk(  # type: ignore[no-untyped-def]
+def _merge_topk(
     values, chunk_keys, out, indices, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip

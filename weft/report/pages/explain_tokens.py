@@ -74,7 +74,7 @@ def transition_table(predictor: Predictor, study: ExplainRun, i: int) -> dict[st
 def _find_crf(predictor: Predictor, one: Explanation) -> Any:
     """Return the CRF of the explained column, if any."""
     model = predictor.engine.model
-    chains = () if model is None else getattr(model.head, "chains", ())
-    if one.at is None or not len(chains):
+    crfs = () if model is None else model.head.crfs
+    if one.at is None or not crfs:
         return None
-    return chains[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
+    return crfs[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
