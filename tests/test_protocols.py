@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.fixtures.interfaces import hidden_members
 from weft import protocols, registry
 
 MODULE_KINDS = ("embedder", "encoder", "pool", "pair")
@@ -19,15 +20,6 @@ def build(kind, name):
     settings = {k: v for k, v in REQUIRED.get(kind, {}).items() if k in accepted}
     sizes = {key: size for key, size in SIZES.items() if key in accepted}
     return registry.build(kind, {"kind": name, **settings}, **sizes)
-
-
-def hidden_members(part: nn.Module) -> list[str]:
-    """Return the submodules, parameters and buffers that a class attribute hides.
-
-    nn.Module finds them only if normal lookup fails, so a default on the class would win.
-    """
-    names = [*part._modules, *part._parameters, *part._buffers]
-    return [name for name in names if hasattr(type(part), name)]
 
 
 @pytest.mark.parametrize(("kind", "name"), PARTS)
