@@ -202,7 +202,7 @@ def test_words_of_one_topic_come_together(method, tmp_path) -> None:  # type: ig
 @needs_gpu
 def test_the_text_may_pass_in_many_parts(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(gpu, "PART", 100)
-    monkeypatch.setattr("weft.vectors.word2vec.CHUNK", 30)
+    monkeypatch.setattr("weft.vectors.word2vec.CHUNK_TOKENS", 30)
     text = small([[1, 2, 3, 4, 5]] * 100, 6)
     heard: list[int] = []
     settings = Settings(width=11, epochs=2, threads=1, device="cuda")

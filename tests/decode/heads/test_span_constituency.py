@@ -168,7 +168,12 @@ def test_rows_do_not_see_each_other(head, states):
 def test_blocks_and_threads_make_no_difference(head, states, monkeypatch):
     whole, loss = head.decode(head(states)), head.loss(head(states), gold_spans(GOLD))[0]
     monkeypatch.setattr(module, "SPANS_PER_CHUNK", 4)
-    assert head.decode(head(states), threads=3) == whole
+    chunked = head.decode(head(states), threads=3)
+    assert [tree.spans for tree in chunked] == [tree.spans for tree in whole]
+    # Products of other sizes may round the last bit differently.
+    assert [tree.score for tree in chunked] == pytest.approx(
+        [tree.score for tree in whole], rel=1e-6
+    )
     torch.testing.assert_close(head.loss(head(states), gold_spans(GOLD), threads=3)[0], loss)
 
 
