@@ -48,7 +48,8 @@ def test_requested_words_are_shown_with_their_neighbours():
     chosen = report.select_words(VECTORS, ["word5", "word7", "word5"], near=3)
     assert chosen.queries == ("word5", "word7")
     first, second = (VECTORS.neighbours(word, 3) for word in chosen.queries)
-    assert chosen.table["word5"][:3] == first
+    # A product may differ in its last bit with the alignment of its operands in memory.
+    assert chosen.table["word5"][:3] == [(word, pytest.approx(score)) for word, score in first]
     assert set(chosen.words) == {*chosen.queries, *dict(first), *dict(second)}
     owner = dict(zip(chosen.words, chosen.groups, strict=True))
     assert [owner[w] for w in ("word5", first[0][0], "word7")] == [0, 0, 1]
