@@ -41,7 +41,7 @@ def test_signatures_name_every_parameter(name):
 
 
 @pytest.mark.parametrize("name", ["train", "tune", "compare"])
-def test_what_is_a_folder_and_a_verb_has_one_signature(name):
+def test_public_verbs_have_the_signature_of_their_function(name):
     homes = {"train": "weft.run", "tune": "weft.tune.search", "compare": "weft.report.compare"}
     home = homes[name]
     inner = dict(inspect.signature(getattr(importlib.import_module(home), name)).parameters)

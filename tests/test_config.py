@@ -176,7 +176,7 @@ TABLES = st.dictionaries(NAMES, VALUES, max_size=3)
     st.dictionaries(st.sampled_from(config.SECTIONS), TABLES, max_size=3),
     st.lists(TABLES, min_size=1, max_size=3),
 )
-def test_what_is_written_is_read_back(sections, embedders):
+def test_configuration_round_trips_through_toml(sections, embedders):
     for whole in (sections, {**sections, "embedder": embedders}):
         found = tomllib.loads(dumps(whole))
         assert found == whole

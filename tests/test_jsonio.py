@@ -12,7 +12,7 @@ from weft.errors import UserError
 @pytest.mark.parametrize(
     "text", ["null", "[]", '{"a": [1, 2.5, "[[["]}', '"\\u2028"', "[" * 100 + "]" * 100, "9" * 4300]
 )
-def test_what_json_reads_is_read(text):
+def test_valid_json_parses_as_in_the_standard_library(text):
     assert jsonio.parse(text, "x.json") == json.loads(text)
     assert jsonio.parse(text.encode(), "x.json") == json.loads(text)
 
@@ -30,7 +30,7 @@ def test_what_json_reads_is_read(text):
         ("", r"x\.json:1: .*Expecting value"),
     ],
 )
-def test_what_it_does_not_read_is_named(text, message):
+def test_invalid_json_raises_user_error(text, message):
     with pytest.raises(UserError, match=message) as caught:
         jsonio.parse(text, "x.json")
     assert "\n" not in str(caught.value)

@@ -65,7 +65,7 @@ def test_a_time_limit_ends_it_sooner(lines):
         assert stage.describe(50.0) == "training: 7,000 tokens, 140 tokens/s, 45 s left"
 
 
-def test_what_says_nothing_of_itself_is_named_with_its_time(lines):
+def test_silent_stage_is_named_with_its_time(lines):
     with lines.during("training", announce=False) as outer:
         with lines.during("measuring dev", announce=False):
             lines.clock.now = 31.0

@@ -135,7 +135,7 @@ def test_derived_sizes_are_refused_in_real_parts():
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_what_the_source_says_is_what_the_class_is(kind):
+def test_parts_read_from_source_equal_the_loaded_classes(kind):
     import inspect
 
     assert parts(kind)

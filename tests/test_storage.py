@@ -39,7 +39,7 @@ def test_an_error_of_safetensors_names_the_file(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_what_else_fails_inside_keeps_its_own_error(tmp_path):
+def test_other_errors_inside_atomic_write_propagate(tmp_path):
     said = pytest.raises(FileNotFoundError, match="absent")
     with said, atomic_write(tmp_path / "a"):
         open(tmp_path / "absent")

@@ -169,7 +169,7 @@ def test_changed_weights_are_laid_out_again():
     assert_near(second, plain(model, x), x)
 
 
-def test_what_was_laid_out_goes_with_the_blocks():
+def test_packed_weights_are_freed_with_the_blocks():
     gc.collect()  # what earlier tests have left must not go just now
     model = shaken(SHAPES["bert"]())
     with torch.no_grad():

@@ -22,7 +22,7 @@ def words(row):
     ("policy", "kept", "coverage"),
     [("head", "abc", 3 / 7), ("tail", "efg", 3 / 7), ("head+tail", "abg", 3 / 7)],
 )
-def test_what_is_kept_of_a_long_text(policy, kept, coverage):
+def test_truncation_policies_keep_the_right_part(policy, kept, coverage):
     short, empty, long = rows(policy)
     assert (words(short), short.coverage) == ("ab", 1.0)
     assert (words(empty), empty.coverage) == ("<unk>", 0.0)

@@ -137,7 +137,7 @@ def test_pairs_fit_and_lose_tokens_of_the_longer_segment_first(room, seed):
     assert (b > 0).all()
 
 
-def test_what_is_too_long_is_cut_as_one_token_after_the_other():
+def test_pair_truncation_equals_removing_tokens_one_by_one():
     from weft.batch.documents import _trim
 
     draw = np.random.default_rng(0)

@@ -89,7 +89,7 @@ def test_the_file_has_the_marks_of_the_format(tmp_path):
     assert lines[-1] == "\\end\\"
 
 
-def test_what_other_programs_write(tmp_path):
+def test_arpa_files_of_other_programs_are_read(tmp_path):
     (tmp_path / "a").write_text(OTHER, "utf-8")
     model, words = read_arpa(tmp_path / "a")
     assert words.entries == (*SPECIALS[:4], "a", "b")

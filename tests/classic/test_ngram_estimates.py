@@ -93,7 +93,7 @@ def test_perplexities_are_those_of_kenlm(order, prune, kenlm):
     assert found.model.perplexity(FRESH) == pytest.approx(kenlm, rel=1e-6)
 
 
-def test_what_begins_a_sentence_keeps_its_count():
+def test_ngrams_at_sentence_start_keep_their_raw_count():
     counts = count([[4, 5], [4, 5], [6, 5]], SIZE, 3)
     weights = adjusted_counts(counts, counts.shorter())
     assert weights[[MARKS.bos, 4, 5, 6, MARKS.eos]].tolist() == [0, 1, 2, 1, 1]

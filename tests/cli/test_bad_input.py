@@ -380,7 +380,7 @@ def test_a_text_that_may_not_be_cut(shared, tmp_path):
     says(message, "train.tsv:4 has 8 tokens, the limit is 7", "data.truncate", "data.max_tokens")
 
 
-def test_what_to_train_is_said_once(shared, tmp_path):
+def test_train_needs_exactly_one_configuration(shared, tmp_path):
     (tmp_path / "a.toml").write_text("[encoder]\nkind = 'bag'\n", "utf-8")
     out = ("-o", tmp_path / "run")
     both = fails("train", tmp_path / "a.toml", "--recipe", "bag", *out)

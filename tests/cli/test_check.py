@@ -181,7 +181,7 @@ def test_fix_leaves_a_label_that_may_be_meant(tmp_path):
     assert changes(tmp_path / "out") == []
 
 
-def test_what_was_fixed_is_fixed(tmp_path, faulty):
+def test_fixed_files_have_only_unfixable_findings(tmp_path, faulty):
     command("check", *faulty, "--fix", tmp_path / "clean")
     again = command(
         "check", tmp_path / "clean" / "train.csv", tmp_path / "clean" / "test.csv", "--json"

@@ -135,7 +135,7 @@ def test_one_process_at_a_time_trains_in_a_folder(shared, tmp_path):
     says(message, "is comparing in", "wait for it")
 
 
-def test_what_a_killed_process_left_is_cleared_away(shared, tmp_path):
+def test_partial_files_of_a_killed_process_are_removed(shared, tmp_path):
     data, out = shared / "train.tsv", tmp_path / "run"
     ok(*train(data, out))
     (out / "checkpoints" / ".last.safetensors.123.part").write_bytes(b"half")

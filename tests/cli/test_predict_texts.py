@@ -53,12 +53,12 @@ def test_a_file_stays_a_file(shared, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["test.tsv", "data/test", "./test", "test.txt.gz", "a.in,b.out"])
-def test_what_looks_like_a_path_must_exist(shared, name):
+def test_missing_path_fails(shared, name):
     says(fails("predict", shared / "bag", name), name.split(",")[0], "o such file")
 
 
 @pytest.mark.parametrize("text", ["and/or is fine", "It was bad.", "good", "3.5 stars", "Wow…"])
-def test_what_is_a_text(text):
+def test_plain_texts_are_not_taken_for_paths(text):
     assert not looks_like_a_path(text)
 
 

@@ -108,7 +108,7 @@ def test_drawn_in_a_terminal(capsys):
     says(capsys.readouterr().out, "▸ dogs", "nsubj ← run", "● run", "root (root)")
 
 
-def test_what_predict_refuses(models, shared):
+def test_predict_rejects_invalid_options(models, shared):
     told = fails("predict", shared / "bag", "-", "--conllu", stdin="good")
     assert "answers about whole texts. Leave --conllu out" in told
     told = fails("predict", models / "ner", "-", "--conllu", "--json", stdin="good")
@@ -142,7 +142,7 @@ def test_json_figures_stay_one_object(models, tmp_path):
     assert json.loads(done.out)["f1"]["n"] == 60
 
 
-def test_what_evaluate_refuses(models):
+def test_evaluate_rejects_invalid_options(models):
     told = fails("evaluate", models / "ner", models / "a.conll", "--errors", -1)
     assert "--errors should be 0 or more, got -1" in told
     told = fails("evaluate", models / "ner", models / "a.conll", "--report", "x.pdf")

@@ -64,7 +64,7 @@ def test_labels_texts_and_messages_are_shown(data, tmp_path, verb):
     assert "\x9b" not in sent
 
 
-def test_what_is_no_terminal_gets_the_text_itself(data, tmp_path):
+def test_output_to_a_pipe_is_verbatim(data, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "weft", "check", str(data), "--json"], capture_output=True, text=True
     )

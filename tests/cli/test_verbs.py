@@ -216,7 +216,7 @@ def test_config_explain_says_where_each_value_comes_from(tmp_path):
     assert rows["classic.C"].endswith("# default")
 
 
-def test_what_explain_prints_is_a_configuration():
+def test_config_explain_prints_a_valid_configuration():
     done = ok("config", "explain", "--recipe", "transformer")
     tables: dict[str, list[str]] = {}
     for line in done.lines:

@@ -127,9 +127,7 @@ def test_every_recipe_that_can_be_trained_once_is_before_expensive_ones_are_twic
 
 @pytest.mark.parametrize("minutes", [1, 4, 8, 20])
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_whatever_the_costs_nothing_truncated_is_ranked_and_the_limit_is_kept(
-    simulate, minutes, workers
-):
+def test_random_costs_never_rank_shortened_trials_or_exceed_the_limit(simulate, minutes, workers):
     rng = random.Random(31 * minutes + workers)
     for _ in range(3):
         costs = sorted(rng.choice([2, 10, 50, 250, 1250]) * rng.uniform(1, 5) for _ in range(11))
@@ -161,7 +159,7 @@ def test_a_shortened_training_is_ranked_from_half_of_its_epochs(simulate):
     assert race.results == {}
 
 
-def test_what_was_shortened_is_trained_again_when_there_is_time_for_it(simulate):
+def test_shortened_trials_are_repeated_if_time_allows(simulate):
     def earlier(seconds: float, completed: float) -> Result:
         return Result(
             "d", "accuracy", True, {"accuracy": {"value": 0.5}}, 0.5, seconds, 1, 1, 1, [], {},

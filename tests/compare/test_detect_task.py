@@ -44,7 +44,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_a_file_is_for(name, tmp_path):
+def test_tasks_of_a_file_are_detected(name, tmp_path):
     make, wanted = FILES[name]
     assert detect_tasks(read(make(tmp_path / name))) == wanted
 

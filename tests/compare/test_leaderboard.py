@@ -124,7 +124,7 @@ def test_only_ranked_rows_are_named():
     assert [r.to_json()["status"] for r in rows] == ["not enough time", "ranked"]
 
 
-def test_where_seeds_of_the_best_are_missing_its_margin_is_that_of_the_others():
+def test_missing_seeds_use_the_median_deviation_of_the_others():
     # By bootstrap alone, ±1.5, one lucky seed would let a model win that is three deviations worse.
     alone = made("best", 0.90, 2.0, spread=None, late=2)
     rows = [alone, made("near", 0.8901, 0.5, spread=0.004), made("far", 0.7, 0.1, spread=0.003)]

@@ -85,7 +85,7 @@ def test_a_training_may_use_all_the_time_that_is_left(jobs, tmp_path):
     assert jobs[0][0]["minutes"] * 60 == pytest.approx(UNKNOWN_OVERHEAD_FRACTION * left, rel=0.1)
 
 
-def test_what_cannot_be_done_in_time_is_left_out(jobs, tmp_path):
+def test_trial_beyond_the_time_limit_is_skipped(jobs, tmp_path):
     said = []
     race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(1), lambda n, text: said.append(text))
     race.longest_seconds["a"] = 61.0  # longer than what is left

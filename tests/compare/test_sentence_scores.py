@@ -84,7 +84,7 @@ def test_spans_add_up_to_chunks():
         assert figures.recall == pytest.approx(right / true)
 
 
-def test_where_a_span_went():
+def test_span_confusions_distinguish_type_boundary_and_omission():
     gold = Annotation("spans", words(9), spans=((0, 2, "A"), (3, 5, "B"), (6, 8, "A"), (8, 9, "B")))
     said = replace(gold, spans=((0, 2, "B"), (3, 4, "B"), (8, 9, "B"), (5, 6, "C")))
     assert sorted(score_sentence(said, gold).confusions) == sorted(

@@ -180,7 +180,7 @@ def test_vectors_of_sentences(tmp_path, mode):
     np.testing.assert_allclose(found, wanted.numpy(), rtol=0, atol=1e-5)
 
 
-def test_what_transformers_has_no_class_for(tmp_path):
+def test_export_without_transformers_class_fails(tmp_path):
     checkpoint(tmp_path / "theirs", "bert")
     data = small(tmp_path)
     given = ("--pretrained", tmp_path / "theirs")

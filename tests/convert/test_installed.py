@@ -22,12 +22,12 @@ def installed(tmp_path, monkeypatch):
     return folder
 
 
-def test_it_is_found_and_not_run(installed):
+def test_installed_checkpoint_is_located_without_import(installed):
     assert locate.locate("made") == installed / "model"
     assert PACKAGE not in sys.modules
 
 
-def test_a_folder_of_this_name_comes_first(installed, tmp_path):
+def test_local_folder_takes_precedence(installed, tmp_path):
     (tmp_path / "made").mkdir()
     assert str(locate.locate("made")) == "made"
 

@@ -176,7 +176,7 @@ def test_pre_training_goes_on(tmp_path):
         assert all(torch.equal(found[key], wanted[key]) for key in wanted)
 
 
-def test_what_cannot_be_started_from(tmp_path):
+def test_unusable_checkpoint_raises_user_error(tmp_path):
     checkpoint(tmp_path / "theirs", "bert")
     (tmp_path / "theirs" / "tokenizer.json").rename(tmp_path / "tokenizer.json")
     from tests.fixtures.checkpoints import write_vocabulary

@@ -136,7 +136,7 @@ def test_half_precision_adds_up_in_single():
     assert weight.grad.dtype == features.grad.dtype == torch.float32
 
 
-def test_what_a_decoder_reads():
+def test_shift_right_prepends_bos():
     targets = Padded(torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([3, 2]))
     read = shift_right(targets, bos=2)
     assert read.data.tolist() == [[2, 5, 6], [2, 7, 0]]

@@ -192,7 +192,7 @@ def test_several_labels_a_text():
     assert look(many).labels == {"x": {"train": 61}, "y": {"train": 30}}
 
 
-def test_what_the_reader_left_out_is_found_once():
+def test_skipped_rows_are_reported_once():
     tally = SkipCounter()
 
     def source():

@@ -100,7 +100,7 @@ def test_fixed_first_line_keeps_its_byte_order_mark(tmp_path):
     assert (tmp_path / "out" / "a.conll").read_text("utf-8").startswith("\ufeffAda\tB-PER\n")
 
 
-def test_what_is_no_tag_is_left_alone(tmp_path):
+def test_fix_leaves_invalid_tags_unchanged(tmp_path):
     text = "Ada\tB-PER\nmet\tO\nBo\tB-PER\n\n" * 5 + "Cy\tPER\nmet\tO\nDi\tI-PER\n\n"
     (tmp_path / "a.conll").write_text(text, "utf-8")
     _, changes = fixed(tmp_path / "out", tmp_path / "a.conll")

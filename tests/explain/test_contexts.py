@@ -48,7 +48,7 @@ def test_every_place_has_the_state_of_its_tokens():
     assert found.label_agreement == (4, 4)
 
 
-def test_what_is_nearest_is_so_by_cosine():
+def test_nearest_contexts_are_ordered_by_cosine():
     found = find_contexts(network("embed"), examples(), "bank")
     for i, near in enumerate(found.nearest):
         v = found.vectors

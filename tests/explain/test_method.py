@@ -55,7 +55,7 @@ def test_subwords_are_gathered(trained):
         assert words == ["the", "film", ",", "was", "good"]
 
 
-def test_what_was_not_read_has_no_weight(trained, limited):
+def test_truncated_words_have_no_weight(trained, limited):
     predictor = limited(trained("transformer"), 4, "head+tail")
     text = "one film two plot three cast"
     for method in methods(predictor):

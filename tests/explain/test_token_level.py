@@ -158,7 +158,7 @@ def test_least_confident_word_is_explained_by_default(ner):
     assert asked(ner, NAMES, word="lee").at.step == 1
 
 
-def test_what_a_chain_forbids_is_no_choice(ner):
+def test_forbidden_transitions_are_not_targets(ner):
     first = asked(ner, NAMES, word="1")
     names = [ner.space.entries[0][i] for i in first.spot.choices]
     assert names == ["B-LOC", "B-PER", "O", "S-LOC", "S-PER"]

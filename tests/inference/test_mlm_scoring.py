@@ -59,7 +59,7 @@ def test_an_encoder_that_looks_at_lengths_is_no_graph(gpu):
     assert gpu.captures == 0
 
 
-def test_what_a_graph_reads_lies_on_the_device():
+def test_static_copy_has_separate_lengths_and_segments():
     """A copy of a batch that is filled again has lengths and second segments of its own."""
     made = Batches(documents(), MASKING, rows=5, seed=1, epochs=1)
     stream = iter(made)

@@ -135,7 +135,7 @@ def test_equal_systems_differ_by_chance_and_better_ones_do_not() -> None:
     assert compare_paired(first, better, "share", resamples=101).p == pytest.approx(1 / 102)
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_incomparable_scores_raise_user_error() -> None:
     with pytest.raises(UserError, match="one has 61 answers, the other 7"):
         compare_paired(shares(0), shares(0, n=7), "share")
     with pytest.raises(UserError, match=r"Unknown figure 'shar'\. Did you mean 'share'\?"):

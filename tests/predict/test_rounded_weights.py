@@ -59,7 +59,7 @@ def test_predict_and_evaluate_take_rounded_weights(tmp_path):
         assert "this model has no BERT or GPT, so there are no weights" in done.err
 
 
-def test_what_cannot_be_rounded(tmp_path):
+def test_int8_without_transformer_raises_user_error(tmp_path):
     saved(tmp_path / "m", {"kind": "lookup", "width": 6})
     with pytest.raises(UserError, match="this model has no BERT or GPT, so there are no weights"):
         weft.load(tmp_path / "m", weights="int8")

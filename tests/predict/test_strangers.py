@@ -243,7 +243,7 @@ def test_a_network_is_never_built_where_the_file_has_no_tensors_for_it(tmp_path)
         check_network(lambda: torch.nn.Linear(3, 5), {"weight": (5, 3), "more": (5,)}, "w")
 
 
-def test_what_is_left_over_in_weights(models, changed):
+def test_unexpected_weights_raise_user_error(models, changed):
     folder = changed("bilstm-attention")
     path = folder / "weights.safetensors"
     arrays = load_file(path)

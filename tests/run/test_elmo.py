@@ -61,7 +61,7 @@ def test_both_directions_learn_and_are_measured(elmo):
     assert figures["perplexity"].value != figures["backward_perplexity"].value
 
 
-def test_what_it_costs_from_the_end_is_what_the_words_turned_cost(elmo):
+def test_backward_scores_equal_the_reversed_text(elmo):
     out, _ = elmo
     texts = ["the cat sees a dog .", "A dog hears some zebra .", "her horse"]
     found = out.predictor.engine.score_backward(texts)
@@ -157,7 +157,7 @@ def test_a_classifier_that_tunes_it(elmo, tmp_path):
     assert out.predictor.embed(["a good film"]).shape == (1, 14)
 
 
-def test_it_goes_on_with_other_text(elmo, tmp_path):
+def test_pretraining_continues_on_other_text(elmo, tmp_path):
     out, folder = elmo
     words = {"kind": "word", "path": str(folder / "model" / "tokenizer.json")}
     own = {n: value for n, value in SMALL.items() if not n.startswith(("decoder", "tokenizer"))}
@@ -172,7 +172,7 @@ def test_it_goes_on_with_other_text(elmo, tmp_path):
     assert found == pytest.approx(wanted, rel=0.01)
 
 
-def test_it_writes(elmo):
+def test_elmo_generates_text(elmo):
     _, folder = elmo
     done = command("generate", folder, "the cat", "--method", "greedy", "--min-length", 5)
     assert done.status == 0, done.err
@@ -180,7 +180,7 @@ def test_it_writes(elmo):
     assert len(done.out.split()) > 3
 
 
-def test_what_is_refused(elmo, tmp_path):
+def test_unsupported_uses_raise_user_error(elmo, tmp_path):
     with pytest.raises(UserError, match=r"decoder 'elmo' learns where a sentence begins and ends"):
         pretrained(tmp_path, **{"task.lines": False})
     with pytest.raises(UserError, match=r"kind 'pretrained' needs a checkpoint: pass --pretrained"):

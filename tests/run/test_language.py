@@ -78,7 +78,7 @@ def test_every_recipe_learns_saves_and_comes_back(tmp_path, name):
     assert any("pseudo-perplexities" in note for note in notes) == (name == "masked-bilstm")
 
 
-def test_what_is_measured_in_training_is_what_evaluate_measures(tmp_path):
+def test_dev_metric_of_training_equals_evaluate(tmp_path):
     out = trained("lstm-lm", tmp_path)
     data = Data(train=str(tmp_path / "train.txt"))
     splits = from_files(data, mode="texts")

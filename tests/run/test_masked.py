@@ -78,7 +78,7 @@ def learned(tmp_path_factory):
     return folder, trained(folder, **LEARNS)
 
 
-def test_it_learns_to_fill_in_what_it_never_read(learned):
+def test_trained_model_fills_masks_of_unseen_texts(learned):
     folder, out = learned
     lines = (folder / "run/metrics.jsonl").read_text("utf-8").splitlines()
     losses = [row["loss"] for row in map(json.loads, lines) if "loss" in row]
@@ -103,7 +103,7 @@ def test_it_learns_to_fill_in_what_it_never_read(learned):
         assert answer.score == pytest.approx(both**0.5)
 
 
-def test_what_is_measured_in_training_is_what_evaluate_measures(learned):
+def test_dev_metric_of_training_equals_evaluate(learned):
     folder, out = learned
     data = Data(train=str(folder / "train.txt"))
     dev = from_files(data, mode="documents").dev
@@ -146,7 +146,7 @@ def test_blanks_of_a_long_text_are_each_read_in_their_surroundings(learned):
         out.predictor(["a [MASK]", Example("a cat", file="cats.txt", line=7)])
 
 
-def test_it_is_fine_tuned_by_name(learned, tmp_path):
+def test_pretrained_folder_can_be_fine_tuned(learned, tmp_path):
     """The folder is what --pretrained reads."""
     folder, out = learned
     config = recipe("bert").with_values(
@@ -222,7 +222,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_what_was_best_of_short_windows_is_not_kept_before_long_ones(tmp_path, monkeypatch):
+def test_best_weights_are_chosen_in_the_long_window_phase(tmp_path, monkeypatch):
     """Dev has short ones, and long ones may be a little worse there."""
     worse = iter([5.0, 4.0, 9.0, 9.5])
     monkeypatch.setattr(

@@ -88,7 +88,7 @@ def test_exchanging_texts_and_company_changes_what_it_should(towers):
     assert not np.allclose(turned[0].scores, together[0].scores, atol=1e-6)
 
 
-def test_what_is_recorded_holds_both_texts(towers):
+def test_golden_answers_hold_both_texts(towers):
     golden = [
         json.loads(line) for line in open(towers / "model" / "golden.jsonl", encoding="utf-8")
     ]

@@ -134,7 +134,7 @@ def test_a_text_without_words_has_an_answer_without_words(tmp_path):
     assert [before.value, after.value] == [one.value for one in out.predictor(["a b", "c"])]
 
 
-def test_what_is_unknown_is_never_written(tmp_path):
+def test_unk_is_never_generated(tmp_path):
     rows = ["a", "b", "c", "d"] * 20
     (tmp_path / "t.src").write_text("".join(f"{one} x\n" for one in rows), "utf-8")
     # Every target is a word that comes once: in training all of them are unknown.

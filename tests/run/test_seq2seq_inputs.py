@@ -30,7 +30,7 @@ def test_without_copying_unknown_words_are_lost(tmp_path):
     assert out.figures["dev"]["bleu"].value < 40
 
 
-def test_what_was_cut_off_is_not_copied(tmp_path):
+def test_truncated_source_words_are_not_copied(tmp_path):
     values = {**strangers(tmp_path, 40), "data.max_tokens": 2, "train.epochs": 1}
     out = trained("seq2seq-copy", tmp_path, values)
     assert any("texts read only in part" in note for note in out.record["notes"])

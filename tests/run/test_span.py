@@ -306,7 +306,7 @@ def test_note_names_the_recipes_that_read_the_passage(tmp_path):
         ({"head.frame": 3}, "Remove 'frame' from head 'span': the model works it out itself"),
     ],
 )
-def test_what_does_not_go_together(tmp_path, changes, told):
+def test_incompatible_settings_raise_user_error(tmp_path, changes, told):
     path = squad(tmp_path / "train.json")
     with pytest.raises(UserError) as error:
         weft.train(bert_span(path, **changes), tmp_path / "run", quiet=True, device="cpu")

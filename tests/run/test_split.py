@@ -112,7 +112,7 @@ def test_numbers_are_held_out_over_the_whole_scale(tmp_path):
     assert 9 <= len(low) <= 11
 
 
-def test_what_has_a_file_is_not_cut_from_train(tmp_path):
+def test_splits_with_a_file_are_not_cut_from_train(tmp_path):
     rows = [(f"text {i}", "ab"[i % 2]) for i in range(101)]
     data = Data(train=rows_file(tmp_path, rows))
     both = Data(train=data.train, dev=data.train, test=data.train)

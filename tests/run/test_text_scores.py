@@ -55,7 +55,7 @@ def test_a_large_gap_is_no_chance_and_none_is_one():
     assert compare_systems(Seq2Seq(), "bleu", good, [bad[0][:40]]) is None
 
 
-def test_what_is_no_sum_over_texts_is_not_paired():
+def test_metrics_that_do_not_sum_over_texts_are_not_paired():
     task = Seq2Seq(record=True, metrics=("slots",))
     assert sentence_measure(task, "faultless", [spoilt(gold(), 0.1, 1)]) is None
     assert sentence_measure(Seq2Seq(), "rougeL", [spoilt(gold(), 0.1, 1)]) is None

@@ -94,7 +94,7 @@ def test_several_labels_where_one_is_expected() -> None:
     )
 
 
-def test_what_is_said_of_a_part_of_the_text_is_no_class() -> None:
+def test_span_labels_raise_user_error() -> None:
     found = complaint(lambda: Classify().space(examples("a", GoldAnswers(("x",), (0,)))))
     assert found.startswith("train.csv:3: the label is an answer that stands in a second text")
     assert "--recipe bidaf, or bert-span" in found

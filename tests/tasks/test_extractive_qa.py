@@ -141,7 +141,7 @@ def test_tables_are_made_ready():
         task.prepare(replace(plain, other=None), tally)
 
 
-def test_what_cannot_be_learned_is_said():
+def test_unanswerable_data_raises_user_error():
     with pytest.raises(
         UserError, match=r"made\.json:3: question 'q7': this question has no answer"
     ):

@@ -356,7 +356,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_format_cannot_hold_is_refused(tmp_path, case):
+def test_unwritable_example_raises_and_leaves_no_file(tmp_path, case):
     name, example, message = REFUSED[case]
     with pytest.raises(UserError) as caught:
         write([example], tmp_path / name)

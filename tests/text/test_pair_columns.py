@@ -83,7 +83,7 @@ def test_lone_surrogate_in_the_second_text_is_reported(tmp_path):
         found(path)
 
 
-def test_what_is_missing_in_json_is_none(tmp_path):
+def test_missing_json_field_is_none(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"premise": "a", "hypothesis": "b"}\n{"premise": "c"}\n', "utf-8")
     assert found(path, label="") == [("a", "b", None), ("c", None, None)]

@@ -291,7 +291,7 @@ def test_whole_numbers():
     assert {text: parse_integer(text) for text in found} == found
 
 
-def test_what_no_terminal_should_be_sent_is_visible():
+def test_control_characters_are_escaped():
     assert escape_control("a\x1b]0;pwned\x07b\r\x9b\u202e\ud800\t\n é\u200d") == (
         "a\\x1b]0;pwned\\x07b\\x0d\\u009b\\u202e\\ud800\t\n é\u200d"
     )

@@ -117,7 +117,7 @@ def test_hostile_files_are_refused_at_once(case):
     assert time.perf_counter() - began < 1
 
 
-def test_what_the_library_cannot_encode_is_one_line():
+def test_unencodable_text_raises_user_error():
     lost = Tokenizer.from_json(made(vocab={"a": 0}))  # it has no entry for what it does not know
     with pytest.raises(UserError, match="The tokenizer cannot read a text"):
         lost.ids(["b"])

@@ -37,7 +37,7 @@ def spelled(tokenizer, ids, before=()):
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_said_is_the_whole(tokenizers, name, text):
+def test_streamed_pieces_join_to_the_whole_text(tokenizers, name, text):
     tokenizer = tokenizers[name]
     (ids,) = tokenizer.ids([text])
     pieces = spelled(tokenizer, ids.tolist())

@@ -252,7 +252,7 @@ def test_words_in_order_are_the_text_without_whitespace(text):
         ("3rd B2B 2º", ["3rd", "B2B", "2º"]),
     ],
 )
-def test_what_a_word_is(text, expected):
+def test_words_are_split(text, expected):
     assert surfaces("word", text) == expected
 
 

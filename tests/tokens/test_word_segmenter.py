@@ -56,7 +56,7 @@ def cut(text: str) -> str:
     return " ".join(words)
 
 
-def test_what_was_seen_is_cut_as_it_was():
+def test_training_texts_are_segmented_as_annotated():
     for one in LESSONS:
         assert TAUGHT.words_of(one.text) == (one.words, one.places)
 
@@ -75,7 +75,7 @@ def test_what_was_seen_is_cut_as_it_was():
         ("no。", "no 。"),  # never seen: as the regular expression has it
     ],
 )
-def test_what_was_not_seen_is_cut_alike(text, wanted):
+def test_unseen_texts_are_segmented_by_analogy(text, wanted):
     assert cut(text) == wanted
     assert cut(text) == wanted  # from memory
 

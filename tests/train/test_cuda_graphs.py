@@ -67,13 +67,13 @@ def test_updates_as_graphs_are_the_same_to_the_last_digit(gpu, kind, optimiser):
 @pytest.mark.parametrize(
     "options", [{"cuda_graphs": False}, {"accumulate": 2}, {"optimiser": "adagrad"}], ids=str
 )
-def test_where_updates_are_no_graphs(gpu, options):
+def test_updates_that_cannot_be_graphs_run_eagerly(gpu, options):
     _, losses, _ = trained("gpt", gpu, **options)
     assert gpu.captures == 0
     assert len(losses) > 9
 
 
-def test_what_cannot_be_captured_is_done_plainly(gpu, monkeypatch):
+def test_uncapturable_update_runs_eagerly(gpu, monkeypatch):
     wanted, losses, _ = trained("rnn-lm", select_runtime("cpu"))
     monkeypatch.setattr(Gpu, "refuses", True)
     made = []
@@ -174,7 +174,7 @@ def test_one_compiled_function_serves_all_blocks():
     torch._dynamo.reset()
 
 
-def test_what_is_in_front_of_bert_is_compiled_as_well():
+def test_embeddings_below_bert_are_compiled():
     seen, net, ids = [], answering().eval(), torch.randint(4, V, (3, 5))
     given = Padded(ids, torch.tensor([5, 5, 2]))
     net.embedders[0].weight_dtype = None  # as in training, not laid out for reading
@@ -255,7 +255,7 @@ def test_fine_tuning_by_graphs_is_the_same(gpu, monkeypatch, pool, two):
      ({"pool": {"kind": "attention"}}, {}), ({"embedder": {**BERT, "frozen": True}}, {})],
     ids=str,
 )  # fmt: skip
-def test_what_is_fine_tuned_update_by_update(gpu, change, options):
+def test_fine_tuning_without_graphs_captures_nothing(gpu, change, options):
     net = answering()
     torch.manual_seed(0)
     net = build_model({**net.parts, **change}, vocabulary_size=V, outputs=3)

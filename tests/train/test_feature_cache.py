@@ -119,7 +119,7 @@ def test_micro_batches_keep_cached_features(tmp_path):
     assert all(piece.source.cached for piece in batch.split(4))
 
 
-def test_it_may_lie_on_the_disk(tmp_path, monkeypatch):
+def test_large_cache_is_kept_on_disk(tmp_path, monkeypatch):
     model, store = filled("mixed")
     feature_cache.cache_features(model, store, select_runtime("cpu"), tmp_path)
     rows = np.array([4, 0, 7])
@@ -197,7 +197,7 @@ def test_the_network_reads_each_row_once(tmp_path, monkeypatch):
     assert out.predictor.engine.model.embedders[0].mix.scores.any()  # this has learned
 
 
-def test_it_learns_what_it_would_without(tmp_path, monkeypatch):
+def test_cached_features_train_the_same_weights(tmp_path, monkeypatch):
     with_, without = ({}, {})
     for name, found in (("with", with_), ("without", without)):
         out = train(frozen(), tmp_path / name, splits=splits(), quiet=True, device="cpu")

@@ -109,7 +109,7 @@ def test_layers_begin_to_learn_from_the_top():
     assert learning() == [True, True, True, True]
 
 
-def test_what_is_frozen_for_good_stays_so():
+def test_frozen_embedder_is_never_unfrozen():
     built = model(frozen=True)
     Unfreezing(built, [p for p in built.parameters() if p.requires_grad], 0.5).step(9)
     assert not any(p.requires_grad for p in built.embedders.parameters())

@@ -98,7 +98,7 @@ def test_one_thread_is_used_unless_all_are_clearly_faster():
     assert torch.get_num_threads() == 1
 
 
-def test_it_is_measured_again_after_ever_longer_intervals():
+def test_threads_are_compared_again_at_growing_intervals():
     machine = Machine(0.1, 0.06)
     choice = ThreadChoice((1, 2), clock=machine.clock)
     torch.set_num_threads(1)

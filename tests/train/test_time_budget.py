@@ -21,7 +21,7 @@ def now(monkeypatch):
     return time
 
 
-def test_what_reading_has_left_is_the_whole(now):
+def test_budget_starts_after_reading(now):
     found = TimeBudget(started=70.0, minutes=1.0)  # 30 of 60 seconds went to reading
     assert (found.fraction_used, found.is_over) == (0.0, False)
     now[0] = 115.0

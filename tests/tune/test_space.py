@@ -95,7 +95,7 @@ def test_a_setting_s_own_type_decides_what_is_whole():
         ("classic.C=1,2", r"has no \[classic\]; it has \[tokenizer\], \[embedder\]"),
     ],
 )
-def test_what_could_not_be_trained_is_refused_before(search, message):
+def test_untrainable_search_space_raises_user_error(search, message):
     with pytest.raises(UserError, match=message):
         make_dimensions(parse([search]), RNN)
 
@@ -154,7 +154,7 @@ def test_lists_are_stored_as_texts_and_come_back():
     assert to_settings({"classic.words": stored}, [words]) == {"classic.words": [1, 2]}
 
 
-def test_where_the_configuration_stands_in_the_space():
+def test_base_point_is_the_configuration_if_inside_the_space():
     inside = make_dimensions(parse(["classic.C=1..20 log", "classic.words=[1,1],[1,2]"]), TFIDF)
     fixed = TFIDF.with_values({"classic.C": 10.0}, "test")
     assert base_point(fixed, inside) == (10.0, "[1, 2]")

@@ -136,7 +136,7 @@ def test_ids_can_be_kept(file, tmp_path):
         (b"a b c a", r"bad\.txt: no word occurs 3 times; the most frequent one does 2\. Lower"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_refused(tmp_path, content, message):
+def test_unusable_text_raises_user_error(tmp_path, content, message):
     path = tmp_path / "bad.txt"
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
@@ -150,7 +150,7 @@ def test_a_missing_file_and_bad_sizes_are_refused(tmp_path):
         corpus([Path("x")], minimum=0)
 
 
-def test_what_is_forgotten_is_still_in_the_file(tmp_path):
+def test_released_pages_are_read_again_from_the_file(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("".join(f"w{i % 97} w{i % 89} w{i % 83}\n" for i in range(5_003)))
     read = corpus([file], minimum=1)

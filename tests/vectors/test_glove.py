@@ -217,7 +217,7 @@ def test_the_same_seed_and_threads_give_the_same_bytes():
     assert np.abs(one - other).max() > 1e-3
 
 
-def test_it_finds_factors_where_there_are_some(tmp_path):
+def test_glove_recovers_planted_factors(tmp_path):
     random = np.random.default_rng(1)
     w = random.normal(size=(SIZE, 2))
     logs = w @ w.T

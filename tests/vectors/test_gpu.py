@@ -101,7 +101,7 @@ def test_a_row_that_is_seldom_moved_keeps_its_whole_step() -> None:
         (Settings(loss="hierarchical"), "Hierarchical softmax needs the processor"),
     ],
 )
-def test_what_a_gpu_cannot_do_is_refused(settings: Settings, message: str) -> None:
+def test_settings_without_gpu_kernel_raise_user_error(settings: Settings, message: str) -> None:
     with pytest.raises(UserError, match=message):
         gpu.usable(select_runtime("cpu"), settings)
 

@@ -206,7 +206,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_cannot_be(case):
+def test_invalid_vectors_raise_user_error(case):
     make, message = WRONG[case]
     with pytest.raises(UserError, match=message):
         make()

@@ -322,7 +322,7 @@ def test_how_often_rows_move_is_what_is_counted():
 
 
 @pytest.mark.parametrize("module", [word2vec, fasttext])
-def test_what_is_known_by_its_address_lives_to_the_end(module):
+def test_arrays_passed_by_address_outlive_the_call(module):
     """An array is freed after its last use, and its address is none: it must be used once more."""
     tree = ast.parse(inspect.getsource(module))
     kept = 0

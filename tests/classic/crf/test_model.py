@@ -81,7 +81,7 @@ def _pairs(tags: list[str]) -> list[tuple[str, str]]:
     return list(itertools.pairwise(tags))
 
 
-def test_it_learns(learned):
+def test_crf_learns_transitions(learned):
     rows, tags = sentences(60, seed=12)
     pairs = zip(learned.predict([features(row) for row in rows]), tags, strict=True)
     right = [a == b for said, true in pairs for a, b in zip(said, true, strict=True)]

@@ -68,7 +68,7 @@ def test_spans_keep_to_the_scheme(tmp_path):
         assert find_fault(tags, hasty.space.scheme) is None
 
 
-def test_it_says_how_far_it_is(tmp_path, monkeypatch):
+def test_training_logs_columns_and_iterations(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.run.classic.MAX_SILENT_SECONDS", 0)
     few = {"classic.iterations": 2, "classic.columns": ["pos"]}
     trained(chunks(tmp_path / "a.conll"), tmp_path / "run", **few)

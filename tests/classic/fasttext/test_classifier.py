@@ -417,7 +417,7 @@ def test_settings_that_cannot_work(options: dict, message: str) -> None:
     assert complaint(lambda: FastText(**options)).startswith(f"classic 'fasttext': {message}")
 
 
-def test_what_cannot_be_learned() -> None:
+def test_unlearnable_data_raises_user_error() -> None:
     assert "one class only" in complaint(lambda: fitted(wanted=np.zeros(61)))
     rare = complaint(lambda: fitted(min_count=1000))
     assert rare.startswith("classic 'fasttext': no word occurs 1000 times in the training texts.")

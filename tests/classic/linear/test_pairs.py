@@ -17,7 +17,7 @@ def views(example=PAIR):
     return {name: model.view(name, [example])[0] for name in model.families}
 
 
-def test_what_each_family_reads():
+def test_each_feature_family_reads_its_words():
     found = views()
     assert found["first"] == PAIR.text
     assert found["second"] == PAIR.other

@@ -404,7 +404,7 @@ def test_settings_that_cannot_work(options: dict, message: str) -> None:
     assert message in complaint(lambda: TfIdf(**options))
 
 
-def test_what_cannot_be_learned() -> None:
+def test_unlearnable_data_raises_user_error() -> None:
     one = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), np.zeros(61)))
     assert "one class only" in one
     rare = complaint(lambda: fitted(Classify(), ClassSpace(("a", "b")), targets(), min_count=62))

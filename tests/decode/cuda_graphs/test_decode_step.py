@@ -133,7 +133,7 @@ def test_two_streams_do_not_disturb_each_other():
     assert wanted[0] != wanted[1]
 
 
-def test_where_graphs_cannot_be():
+def test_graphs_are_off_where_they_cannot_be_captured():
     decoder, capture = made(lambda: GPT(V, H, 2, N, max_positions=29)), Counted()
     graphs = DecodeGraphs(decoder, capture)
 
@@ -154,7 +154,7 @@ def test_where_graphs_cannot_be():
     assert not capture.captured
 
 
-def test_what_cannot_be_captured_goes_on_step_by_step():
+def test_uncapturable_step_runs_eagerly():
     def refuse(work):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 

@@ -143,7 +143,7 @@ def test_ids_are_spelled_as_the_vocabulary_spells_them():
     close(again.eval().features(ids), model.features(ids))
 
 
-def test_what_stands_in_front_of_a_text():
+def test_elmo_head_starts_with_the_end_of_sentence_row():
     head = LanguageModelHead(
         decoder(), SearchSettings(), first=END, last=END, window=0, overlap=0.5
     )

@@ -60,7 +60,7 @@ def test_few_beginnings_are_kept(monkeypatch):
 
 
 @torch.no_grad()
-def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
+def test_captured_prefill_sees_new_weights_and_constraints():
     decoder, reader = made(DECODERS["transformer"]), Reader()
     graphs = DecodeGraphs(decoder, Counted())
 
@@ -89,7 +89,7 @@ def test_what_is_read_by_a_graph_sees_new_weights_and_new_rules():
 
 
 @torch.no_grad()
-def test_what_cannot_be_read_by_a_graph_is_read_as_ever():
+def test_uncapturable_prefill_runs_eagerly():
     decoder, reader, steps = made(DECODERS["transformer"]), Reader(), Counted()
 
     def refuse(work):
@@ -126,7 +126,7 @@ def test_a_source_is_read_in_the_precision_it_was_given_in():
 
 
 @torch.no_grad()
-def test_what_is_no_row_of_ids_is_read_as_it_is():
+def test_inputs_other_than_ids_are_not_captured():
     """Vectors, say, or rows of two texts: there is nothing to fill them up with."""
     decoder, reader = made(DECODERS["transformer"]), Reader()
     graphs, ends = DecodeGraphs(decoder, Counted()), {"bos": 2, "eos": EOS}

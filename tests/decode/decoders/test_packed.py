@@ -207,7 +207,7 @@ def test_changed_weights_are_laid_out_again():
     assert [row[0].logps for row in after] != [row[0].logps for row in old]
 
 
-def test_what_was_laid_out_goes_with_the_decoder():
+def test_packed_weights_are_freed_with_the_decoder():
     gc.collect()  # what earlier tests have left must not go just now
     decoder = built()
     pack_if_possible(decoder)
@@ -218,7 +218,7 @@ def test_what_was_laid_out_goes_with_the_decoder():
     assert len(module._CACHE) == held - 1
 
 
-def test_what_cannot_be_prepared_stays_itself():
+def test_unpackable_decoder_is_returned_unchanged():
     recurrent = shaken(RecurrentDecoder(V, M, width=5, hidden=7))
     assert pack_if_possible(recurrent) is recurrent
     assert pack_if_possible(built().train()).training

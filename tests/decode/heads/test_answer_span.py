@@ -129,7 +129,7 @@ def test_shape_comments_are_true():
     assert checked("weft.decode.heads.answer_span", lambda: head(states()).decode()) >= 8
 
 
-def test_what_does_not_fit():
+def test_wrong_task_or_pool_raises_user_error():
     with pytest.raises(UserError, match="needs the task 'span'"):
         built(outputs=5)
     with pytest.raises(UserError, match=r"Set pool\.kind to 'none'"):

@@ -248,7 +248,7 @@ def test_low_precision_in_is_full_precision_inside():
     torch.testing.assert_close(total, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_it_learns():
+def test_gradient_descent_fits_the_gold_tags():
     torch.manual_seed(0)
     crf = CRF(3, BIO)
     tags = torch.tensor([[0, 1, 2, 2, 0], [1, 2, 0, 0, 0]])

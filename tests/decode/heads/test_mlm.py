@@ -86,7 +86,7 @@ def test_a_batch_in_pieces_costs_the_same():
     torch.testing.assert_close(total, whole.total, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_measured_adds_up_to_the_loss(monkeypatch):
+def test_metric_sums_equal_the_loss(monkeypatch):
     monkeypatch.setattr(mlm, "MAX_LOGITS", 5 * V)
     net, given = model(), batch()
     rows = net(given.source).score_rows(given.target)

@@ -67,7 +67,7 @@ def test_a_strong_root_still_has_one_child(n):
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_whatever_the_scores(data):
+def test_random_scores_give_the_best_tree(data):
     n = data.draw(st.integers(1, 5))
     number = st.floats(-1e3, 1e3, width=32)
     row = st.lists(number, min_size=n + 1, max_size=n + 1)

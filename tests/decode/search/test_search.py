@@ -91,7 +91,7 @@ def test_a_narrow_beam_is_the_slow_one(normalise, alpha, width, coverage):
         assert hypotheses == [replace(found[row][0], attention=hypotheses[0].attention)]
 
 
-def test_it_stops_as_soon_as_nothing_can_win():
+def test_search_stops_when_no_hypothesis_can_win():
     tables = Tables(rows=7, vocabulary=5)
     steps = {}
     for stop in ("exact", "likely", "full"):
@@ -293,7 +293,7 @@ def test_nothing_ends_inside_its_prefix(method):
         assert all(len(one.logps) > len(given) for one in row)
 
 
-def test_what_is_forced_is_no_diversity():
+def test_forced_tokens_get_no_diversity_penalty():
     tables = Tables(rows=3, vocabulary=7)
     settings = SearchSettings(
         num_beams=4,
@@ -408,7 +408,7 @@ def test_only_what_is_allowed():
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
-def test_what_is_allowed_may_depend_on_the_prefix(method):
+def test_allowed_tokens_may_depend_on_the_prefix(method):
     """A token may not follow a smaller one; row 1 must not begin with 6."""
     tables = Tables(rows=3, vocabulary=7)
 

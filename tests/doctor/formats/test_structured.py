@@ -179,7 +179,7 @@ TAG = st.sampled_from(["O", *(f"{m}-{k}" for m in "BILUES" for k in ("X", "Y"))]
 
 
 @given(st.lists(TAG, max_size=7), st.sampled_from(["IOB1", "IOB2", "BILOU", "BIOES"]))
-def test_what_is_repaired_is_what_is_at_fault(tags, scheme):
+def test_repair_changes_exactly_the_faulty_tags(tags, scheme):
     right = repair_tags(tags, scheme)
     assert (right == tags) == (schemes.find_fault(tags, scheme) is None)
     assert schemes.find_fault(right, scheme) is None
@@ -243,7 +243,7 @@ def layered(text: str, tags: str, id: str = "", **more: str) -> Example:
     return Example(text, known, id, "f", 1, tuple(text.split()))
 
 
-def test_what_is_counted_of_words():
+def test_annotations_of_each_kind_are_collected():
     assert collect_annotations(layered("a b", "X _", deprel="root dep")) == {
         "tags": ["X"], "relations": ["root", "dep"]
     }  # fmt: skip

@@ -48,7 +48,7 @@ def slowly(bidaf, question, passage):
     return torch.cat([g, read(bidaf.model, g)], 1)
 
 
-def test_it_is_the_papers(bidaf):
+def test_output_matches_the_papers_equations(bidaf):
     question, passage = sample()
     out = bidaf(question, passage)
     assert out.data.shape == (3, 7, bidaf.output_size)

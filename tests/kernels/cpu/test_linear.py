@@ -52,7 +52,7 @@ def test_without_a_bias():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_not_hidden(bad):
+def test_non_finite_input_gives_non_finite_output(bad):
     weight, x = numbers((5, 13), (3, 13))
     x[1, 4] = bad
     found = Int8Linear(weight, torch.zeros(5), "gelu")(x)

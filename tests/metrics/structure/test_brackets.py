@@ -129,7 +129,7 @@ def test_bracket_scores_of_a_worked_example():
     )
 
 
-def test_where_brackets_are_attached_around_punctuation_does_not_matter():
+def test_attachment_of_punctuation_is_ignored():
     gold = "(S (NP (NN a) (, ,)) (VP (VB b)) (. .))"
     test = "(S (S (NP (NN a)) (, ,) (VP (VB b) (. .))))"
     measure = BracketF1()

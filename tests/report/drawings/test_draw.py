@@ -27,7 +27,7 @@ def kinds(structures):
 
 
 @pytest.mark.parametrize("said", **kinds(ALL))
-def test_what_is_right_is_drawn_once_and_nothing_is_marked(said):
+def test_correct_answer_is_drawn_once_without_marks(said):
     for page in (draw(said), draw(said, said)):
         assert 'class="pair"' not in page
         assert "off" not in page
@@ -39,7 +39,7 @@ def test_what_is_right_is_drawn_once_and_nothing_is_marked(said):
 
 
 @pytest.mark.parametrize("pair", list(zip(WRONG, ALL, strict=True)), ids=[s.kind for s in ALL])
-def test_what_is_wrong_stands_out(pair):
+def test_errors_are_highlighted(pair):
     said, gold = pair
     page = draw(said, gold)
     assert "off" in page

@@ -59,7 +59,7 @@ def test_a_text_of_middling_length_is_shown_whole():
     assert plain(highlight_words(explained(text, [1.0] * 100))) == text
 
 
-def test_what_was_not_read_is_named():
+def test_unread_words_are_marked():
     out = plain(highlight_words(explained("a b c d e f", [1.0, 2.0, 1.0], read=[0, 1, 5])))
     assert out == "a b … not read … f"
     assert plain(highlight_words(explained("a b c", [1.0], read=[0]))) == "a … not read …"

@@ -185,7 +185,7 @@ def test_errors_are_explained(trained):
         assert shown.split() == error.prediction.text.split()
 
 
-def test_what_a_model_cannot_give_is_noted(trained, monkeypatch):
+def test_unavailable_analysis_is_noted(trained, monkeypatch):
     def refuse(*given: Any) -> Any:
         raise UserError("not possible.")
 

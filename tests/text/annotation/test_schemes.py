@@ -166,7 +166,7 @@ def test_recognise(sequences, scheme):
 
 
 @given(st.lists(sentences(), min_size=1, max_size=5), st.sampled_from(SCHEMES))
-def test_what_is_recognised_reads_the_same_spans(many, scheme):
+def test_detected_scheme_reads_the_same_spans(many, scheme):
     written = [spans_to_tags(given_spans, length, scheme) for given_spans, length in many]
     found = recognise(written)
     assert [tags_to_spans(t, found, "repair") for t in written] == [

@@ -62,7 +62,7 @@ def test_packed(tmp_path):
     assert gzip.decompress((tmp_path / "b.conllu.gz").read_bytes()) == FRENCH.encode()
 
 
-def test_what_is_in_a_sentence(tmp_path):
+def test_sentence_fields_are_parsed(tmp_path):
     first, second = read_conllu(save(tmp_path, FRENCH + TWO))
     assert [word.form for word in first.words] == ["Il", "va", "à", "le", "marché", "."]
     assert [(row.id, row.bounds) for row in first.ranges] == [("3-4", (3, 4))]

@@ -36,7 +36,7 @@ def texts(path, layout="auto"):
         ("   ", []),
     ],
 )  # fmt: skip
-def test_where_sentences_end(text, expected):
+def test_sentences_are_split(text, expected):
     found = split_sentences(text)
     assert (len(found) if isinstance(expected, int) else found) == expected
     assert "".join("".join(found).split()) == "".join(text.split())
@@ -106,7 +106,7 @@ def test_empty_input_raises_user_error(tmp_path):
         texts(tmp_path / "b.txt")
 
 
-def test_what_the_first_lines_look_like(tmp_path):
+def test_document_layout_is_detected(tmp_path):
     for text, expected in (
         ("one two\nthree\n", ("sentences", False)),
         ("It is. It was.\nSo it. Goes on.\n", ("lines", False)),

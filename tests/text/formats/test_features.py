@@ -47,7 +47,7 @@ def test_every_name_leads_to_its_matrix(folder, text, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_what_is_written_is_read_back():
+def test_matrix_round_trips_through_text():
     found = load_matrix(Example(format_matrix(TWO.astype(np.float32))))
     np.testing.assert_allclose(found, TWO, rtol=1e-5)
 

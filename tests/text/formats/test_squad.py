@@ -87,7 +87,7 @@ def test_lines_are_those_of_the_ids(tmp_path):
         ({"question": None, "answers": []}, "article 'Looms': 'question' has no text"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_and_can_be_left_out(tmp_path, asked, told):
+def test_malformed_question_is_reported_and_can_be_skipped(tmp_path, asked, told):
     path = written(tmp_path, document(asked, question("good", answers=[answer("Lyon", 19)])))
     with pytest.raises(UserError) as error:
         list(read(path))
@@ -210,7 +210,7 @@ def test_answers_are_found_by_their_text():
     check_answers(GoldAnswers(), "")
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_squad_round_trips(tmp_path):
     asked = [
         question("q1", answers=[answer("Lyon", 37)]),
         question("q2", answers=[]),

@@ -55,7 +55,7 @@ def test_texts_are_all_different():
     assert generate_recall(seed=1)["train"][0].text != generate_recall(seed=2)["train"][0].text
 
 
-def test_what_cannot_be_made():
+def test_out_of_range_arguments_raise_user_error():
     with pytest.raises(UserError, match="'symbols' must be from 2 to 8, got 9"):
         generate_recall(symbols=9)
     with pytest.raises(UserError, match="'steps' must be 0 or more, got -1"):

@@ -92,7 +92,7 @@ def test_arcs_do_not_cross(made):
             assert not any(a < c < b < d for c, d in arcs), one.text
 
 
-def test_what_is_joined_is_joined_to_what_comes_after(made):
+def test_coordinators_attach_to_the_following_conjunct(made):
     for one in whole(made):
         for i, relation in enumerate(one.relations):
             if relation == "cc":
@@ -210,7 +210,7 @@ def phrase(parts):
         (("we", ("love", ("no", "film"))), "1 2 1 4 2 2 2"),
     ],
 )
-def test_what_turns_a_phrase_round(parts, labels):
+def test_negation_and_contrast_flip_phrase_sentiment(parts, labels):
     forms = re.findall(r"\w+|\.", str(parts))
     rated = _rate(phrase(parts), iter(forms)).tree
     assert rated.words == forms
