@@ -131,9 +131,10 @@ def nearest_tests(root: Path, mutant: Mutant) -> list[list[str]]:
     return [g for g in (table, first, [t for t in rest if t not in first]) if g]
 
 
-def run_tests(tree: str, tests: list[str], seconds: float) -> tuple[str, str]:
+def run_tests(tree: str, tests: list[str], broken: list[str], seconds: float) -> tuple[str, str]:
     """Return "killed", "survived" or, out of time, "unfinished"; and the first test that failed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"timeout={TEST_SECONDS}", *tests]
+    command += [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in broken]
     environment = {**os.environ, "PYTHONPATH": tree, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(
@@ -146,24 +147,40 @@ def run_tests(tree: str, tests: list[str], seconds: float) -> tuple[str, str]:
             process.wait()
             return "unfinished", ""
         out.seek(0)
-        killer = next((line.strip() for line in out if line.startswith(("FAILED", "ERROR"))), "")
-    return ("survived" if code in (0, 5) else "killed"), killer  # 5: no tests
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", out.read(), re.MULTILINE)
+    status = "survived" if code in (0, 5) else "killed"  # 5: no tests
+    return status, failed[1] if failed else ""
 
 
-def test_mutant(mutant: Mutant, trees: Any, seconds: float) -> dict[str, Any]:
-    """Run the nearest tests on a mutant in a tree that is free."""
+def test_mutant(mutant: Mutant, trees: Any, checked: Any, seconds: float) -> dict[str, Any]:
+    """Run the nearest tests on a mutant in a tree that is free.
+
+    `checked` says of tests that failed whether they pass without the mutant, too: where a library
+    is missing some never do.
+    """
     tree, began, status, killer = trees.get(), time.time(), "survived", ""
     path = Path(tree) / mutant.file
     source = path.read_text("utf-8")
     changed = mutant.apply(source)
+
+    def run(text: str, tests: list[str]) -> tuple[str, str]:
+        path.write_text(text, "utf-8")
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink()  # it may look as new as the mutant
+        broken = [name for name, passes in checked.items() if not passes]
+        left = seconds - (time.time() - began) if text == changed else 3 * TEST_SECONDS
+        return run_tests(tree, tests, broken, left)
+
     try:
-        path.write_text(changed, "utf-8")
-        for tests in nearest_tests(Path(tree), mutant):
-            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-                compiled.unlink()  # it may look as new as the mutant
-            status, killer = run_tests(tree, tests, seconds - (time.time() - began))
-            if status != "survived":
-                break
+        groups = nearest_tests(Path(tree), mutant)
+        while groups and status == "survived":
+            status, killer = run(changed, groups[0])
+            if status == "killed" and killer and killer not in checked:
+                checked[killer] = run(source, [killer])[0] == "survived"
+            if status == "killed" and not checked.get(killer, True):
+                status = "survived"  # again, without it
+            else:
+                groups.pop(0)
     finally:
         path.write_text(source, "utf-8")
         trees.put(tree)
@@ -191,14 +208,14 @@ def main() -> None:
     print(f"{len(drawn)} of {len(every)} mutants", flush=True)
     results = []
     with tempfile.TemporaryDirectory() as folder, multiprocessing.Manager() as manager:
-        trees = manager.Queue()
+        trees, checked = manager.Queue(), manager.dict()
         for tree in (Path(folder) / str(i) for i in range(options.workers)):
             tree.mkdir()
             for name in COPIED:
                 copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
                 copy(ROOT / name, tree / name)
             trees.put(str(tree))
-        run = partial(test_mutant, trees=trees, seconds=options.seconds)
+        run = partial(test_mutant, trees=trees, checked=checked, seconds=options.seconds)
         with multiprocessing.Pool(options.workers) as pool, open(options.output, "w") as out:
             for result in pool.imap_unordered(run, drawn):
                 out.write(json.dumps(result) + "\n")
@@ -206,9 +223,12 @@ def main() -> None:
                 where = f"{result['file']}:{result['line']}"
                 print(f"{result['status']:<10} {result['seconds']:5.1f}s {where}", flush=True)
                 results.append(result)
+        broken = [name for name, passes in checked.items() if not passes]
     for r in (r for r in results if r["status"] == "survived"):
         print(f"\n{r['file']}:{r['line']} {r['kind']}\n  - {r['before']}\n  + {r['after']}")
     print(f"\n{dict(Counter(r['status'] for r in results))}")
+    if broken:
+        print("fail without a mutant, too:", ", ".join(broken))
 
 
 if __name__ == "__main__":
