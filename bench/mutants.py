@@ -169,7 +169,8 @@ def test_mutant(mutant: Mutant, trees: Any, checked: Any, seconds: float) -> dic
             compiled.unlink()  # it may look as new as the mutant
         broken = [name for name, passes in checked.items() if not passes]
         left = seconds - (time.time() - began) if text == changed else 3 * TEST_SECONDS
-        return run_tests(tree, tests, broken, left)
+        tests = [name for name in tests if name not in broken]
+        return run_tests(tree, tests, broken, left) if tests else ("survived", "")
 
     try:
         groups = nearest_tests(Path(tree), mutant)
