@@ -1,6 +1,7 @@
 """Which task a file is for, and the test part of a file in the file's own format."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,19 @@ def test_a_test_part_of_pairs_is_files_side_by_side(way, tmp_path):
     assert 4 <= len(again) <= 9
     assert [(e.text, e.label) for e in again] == [(e.text, e.label) for e in parts.test()]
     assert again[0].label == tuple(again[0].text.replace("one", w) for w in ("ein", "un"))
+
+
+def test_a_test_part_of_raw_text_has_a_text_a_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n", "utf-8")
+    texts = [Example("first line\n"), Example("second line")]
+    for _ in range(2):  # an earlier file is replaced
+        found = write_test_split(Data(train=str(path)), lambda: iter(texts), tmp_path)
+        assert found == str(tmp_path / "test.txt")
+        assert Path(found).read_text("utf-8") == "first line\nsecond line\n"
+    texts.append(Example("two\nlines"))
+    found = write_test_split(Data(train=str(path)), lambda: iter(texts), tmp_path)
+    assert [example.text for example in read(found)] == [example.text for example in texts]
 
 
 def test_sentences_without_one_label_are_spread_over_folds_with_their_copies(tmp_path):
