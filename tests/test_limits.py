@@ -274,7 +274,7 @@ def test_verdicts_on_gradients_change_at_their_limits(seen, level, words):
 )
 def test_longer_training_is_advised_after_a_clear_gain(metric, values, examples, advised):
     curve = progress_checks.DevCurve(metric, [(0.5, values[0]), (1.0, values[1])])
-    assert bool(curve.undertrained(2, examples)) is advised
+    assert bool(curve.undertraining_note(2, examples)) is advised
 
 
 def test_losses_of_a_few_updates_say_nothing():

@@ -26,11 +26,12 @@ PARTICIPLE = re.compile(
     r"^[a-z]+(ed|told|said|heard|found|made|given|taken|written|drawn|grown|begun|known|held|kept|"
     r"put|cut)$"
 )
-EXCEPTIONS = {"embed", "feed", "seed", "need", "put", "unknown", "shared"}  # verbs and attributes
-MAX_DIALECT_NAMES = 92
-MAX_DIALECT_DOCSTRINGS = 49
-MAX_CLAUSES = 26
-MAX_PARTICIPLES = 16
+# Verbs, and `padded`, which says what it returns: a Padded.
+EXCEPTIONS = {"embed", "feed", "seed", "need", "put", "padded"}
+MAX_DIALECT_NAMES = 0
+MAX_DIALECT_DOCSTRINGS = 0
+MAX_CLAUSES = 0
+MAX_PARTICIPLES = 0
 
 
 def nodes() -> Iterator[tuple[Path, ast.AST]]:

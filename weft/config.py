@@ -173,9 +173,9 @@ def recipes(task: str | None = "classify", pretrained: bool | str = False) -> li
 
 
 def with_pretrained(config: Config, folder: str, origin: str = "--pretrained") -> Config:
-    """The configuration with a pre-trained network: where it asks for one, or as its embedder.
+    """Return the configuration with a pre-trained network where it names one, or as embedder.
 
-    A language model has no embedder, and goes on with the one it is given.
+    A language model has no embedder; it continues training the network.
     """
     if "classic" in config:
         raise UserError(f"{origin} {folder}: a classic model has no network to start from.")

@@ -80,7 +80,7 @@ class ProgressLines:
             self.stage = outer
 
     def say_if_due(self) -> None:
-        """Say how far it is, if nothing was said for long."""
+        """Print the progress if the last line is old."""
         stage, now = self.stage, self.clock()
         if stage is not None and now - self.last_line_at >= LINE_INTERVAL_SECONDS:
             self.say(stage.describe(now))

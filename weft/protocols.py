@@ -586,7 +586,7 @@ class ClassicModel:
 
         Only a model that tunes on dev reads `dev` and `metric`.
         """
-        raise self._unsupported("is trained on ids of running text")
+        raise self._unsupported_error("is trained on ids of running text")
 
     def fit_ids(
         self,
@@ -596,22 +596,22 @@ class ClassicModel:
         watch: "ProgressCallback",
     ) -> None:
         """Train a language model on the ids of texts, each split read once."""
-        raise self._unsupported("is not a language model")
+        raise self._unsupported_error("is not a language model")
 
     def predict(self, texts: "Sequence[Any]") -> "np.ndarray | list[Decoded]":
         """Return logits (n, C), a standardised number (n, 1), or the tags of each text."""
-        raise self._unsupported("scores tokens, not texts")
+        raise self._unsupported_error("scores tokens, not texts")
 
     def likelihoods(
         self, texts: "Iterable[str]", space: "LMVocabulary", running: bool = False
     ) -> "Iterator[Decoded]":
         """Yield the token probabilities of each text; see Engine.likelihoods."""
-        raise self._unsupported("is not a language model")
+        raise self._unsupported_error("is not a language model")
 
     @property
     def ngrams(self) -> "NGram":
         """The n-gram model that generation steps through."""
-        raise self._unsupported("cannot generate text")
+        raise self._unsupported_error("cannot generate text")
 
     def coverage(self, texts: "Sequence[str]") -> "np.ndarray | None":
         """Return the known fraction (n,) of each text; None if every word counts."""
@@ -619,7 +619,7 @@ class ClassicModel:
 
     def contributions(self, text: str, direction: "np.ndarray") -> list[tuple[int, int, float]]:
         """Return (start, end, weight) of the tokens, which sum to (logits − bias) · direction."""
-        raise self._unsupported("is not linear in its features")
+        raise self._unsupported_error("is not linear in its features")
 
     def sparse_features(self, texts: "Sequence[Any]") -> "csr_matrix | None":
         """Return the sparse features (n, V) of texts; None if `embed` has dense vectors."""
@@ -627,7 +627,7 @@ class ClassicModel:
 
     def embed(self, texts: "Sequence[str]") -> "np.ndarray":
         """Return sentence vectors (n, H)."""
-        raise self._unsupported("has no sentence vectors")
+        raise self._unsupported_error("has no sentence vectors")
 
     def states(self, text: str) -> "tuple[np.ndarray, np.ndarray]":
         """Return a vector for every token (T, H) and its character offsets (T, 2)."""
@@ -646,7 +646,7 @@ class ClassicModel:
         """Load what `save` wrote, with the settings it was built with."""
         raise NotImplementedError
 
-    def _unsupported(self, reason: str) -> UserError:
+    def _unsupported_error(self, reason: str) -> UserError:
         return UserError(f"A '{self.kind}' model {reason}.")
 
 
@@ -659,7 +659,7 @@ class Engine:
 
     @property
     def input_kind(self) -> InputKind:
-        """What it reads; a tagger reads words, of plain text too."""
+        """The kind of its input; a tagger reads words, even of plain text."""
         return "text"
 
     @property

@@ -243,10 +243,10 @@ def find(kind: str, name: str) -> type[Any]:
     available = parts(kind)
     if name in available:
         return available[name].load()
-    return _registered(kind, name)
+    return _find_registered(kind, name)
 
 
-def _registered(kind: str, name: str) -> type[Any]:
+def _find_registered(kind: str, name: str) -> type[Any]:
     """Return the class that a user's module or an installed package registered by name."""
     trust = _TRUST.get()
     declared = declared_parts(kind)

@@ -34,7 +34,7 @@ class Runtime:
     half: bool = False
 
     def autocast(self) -> AbstractContextManager:
-        """bf16 arithmetic where the runtime asks for it."""
+        """Return a context of bf16 arithmetic if the runtime uses it."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
 
     def attention_kernels(self) -> AbstractContextManager:

@@ -90,9 +90,9 @@ def test_words_of_a_tagger_and_phrases_and_pairs():
 def test_a_long_text_is_read_as_far_as_it_goes(limited):
     long = "bank " * 7
     found = find_contexts(limited(network("embed"), 6, "head"), [Example(long)], "bank")
-    assert (len(found.found), found.unread) == (4, 3)
+    assert (len(found.found), found.truncated) == (4, 3)
     every = find_contexts(limited(network("embed"), 6, "windows"), [Example(long)], "bank")
-    assert (len(every.found), every.unread) == (7, 0)
+    assert (len(every.found), every.truncated) == (7, 0)
 
 
 def test_the_limit_is_of_texts_with_the_word():

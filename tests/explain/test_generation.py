@@ -272,5 +272,5 @@ def test_language_model_is_explained_token_by_token(gpt):
     assert found.attention.sum(-1) == pytest.approx(1.0, abs=1e-5)
     assert not np.triu(found.attention, 1).any()
     made = run_explain(gpt, [Example(text)])
-    assert made.written[0].heard
+    assert made.written[0].scored
     assert not made.wrong(0)

@@ -109,7 +109,7 @@ def test_nothing_hidden_gives_the_models_own_probabilities(name, request):
     none = np.zeros((1, len(one.example.words)), bool)
     found = one.spot.probs(none)[0]
     known = dict(one.at.probs)
-    assert found[one.target.index] == pytest.approx(known[one.at.said], abs=1e-5)
+    assert found[one.target.index] == pytest.approx(known[one.at.predicted], abs=1e-5)
     assert found.sum() == pytest.approx(1)
     assert sum(known.values()) == pytest.approx(1, abs=1e-5)
     assert len(found) <= len(known)
@@ -144,7 +144,7 @@ def test_the_word_itself_speaks_for_its_tag_and_a_hidden_one_keeps_its_place(pos
     found = attribute(one, "occlusion")
     best = max(found.words, key=lambda word: word.weight)
     assert found.text[best.start : best.end] == "sees"
-    assert (one.at.step, one.at.said, one.at.start) == (2, "VERB", 8)
+    assert (one.at.step, one.at.predicted, one.at.start) == (2, "VERB", 8)
 
 
 def test_least_confident_word_is_explained_by_default(ner):
@@ -168,7 +168,7 @@ def test_forbidden_transitions_are_not_targets(ner):
 
 def test_another_tag_can_be_the_target(pos):
     one, other = asked(pos, TEXT, word="3"), asked(pos, TEXT, word="3", target="NOUN")
-    assert (one.target.name, other.target.name, other.at.said) == ("VERB", "NOUN", "VERB")
+    assert (one.target.name, other.target.name, other.at.predicted) == ("VERB", "NOUN", "VERB")
     assert attribute(one, "occlusion").words != attribute(other, "occlusion").words
 
 
@@ -181,7 +181,7 @@ def test_parser_heads_relations_and_tags_are_explained(parser):
     assert by_number.target.name == by_word.target.name == "3:sees"
     relation = asked(parser, TEXT, word="dog", column="deprel")
     assert {name for name, _ in relation.at.probs} == {"dep", "root"}
-    assert asked(parser, TEXT, word="dog", column="upos").at.said in parser.space.entries[1]
+    assert asked(parser, TEXT, word="dog", column="upos").at.predicted in parser.space.entries[1]
     with pytest.raises(UserError, match=r"Unknown column 'upso'.*Did you mean 'upos'"):
         asked(parser, TEXT, column="upso")
 

@@ -137,7 +137,9 @@ def test_records_are_opened(tmp_path):
 def test_a_stream_gives_the_same_token_by_token(models, name):
     prompt = "a b" if name == "seq2seq" else "the old"
     writer = Generator(models[name])
-    settings = writer.settled({"method": "sample", "max_length": 9, "seed": 5, "num_return": 1})
+    settings = writer.search_settings(
+        {"method": "sample", "max_length": 9, "seed": 5, "num_return": 1}
+    )
     ((whole,),) = writer.write([prompt], settings)
     pieces = list(writer.stream(prompt, settings))
     assert [piece.id for piece in pieces] == [token.id for token in whole.tokens]
@@ -150,7 +152,7 @@ def test_a_stream_gives_the_same_token_by_token(models, name):
 def test_characters_are_whole_wherever_the_limit_falls(models):
     writer, waited = Generator(models["bytes"]), 0
     for seed in range(31):
-        settings = writer.settled({"max_length": 7, "seed": seed})
+        settings = writer.search_settings({"max_length": 7, "seed": seed})
         ((one,),) = writer.write(["ab "], settings)
         pieces = list(writer.stream("ab ", settings))
         assert [piece.text for piece in pieces] == [token.text for token in one.tokens]
@@ -168,10 +170,10 @@ def test_neighbours_change_nothing_and_order_is_kept(models, name, monkeypatch):
     prompts = ["the old dog", "", "fish", "cat and", "the", "eats old fish"]
     settings = {"method": "sample", "max_length": 5, "seed": 11}
     writer = Generator(models[name])
-    together = writer.write(prompts, writer.settled(settings))
+    together = writer.write(prompts, writer.search_settings(settings))
     assert [texts[0].prompt for texts in together] == prompts
     for i, prompt in enumerate(prompts):
-        (alone,) = writer.write([prompt], writer.settled(settings), first=i)
+        (alone,) = writer.write([prompt], writer.search_settings(settings), first=i)
         assert alone[0].text == together[i][0].text
     assert len({texts[0].text for texts in together}) > 3
 
@@ -300,9 +302,9 @@ def test_unknown_words_and_marks_are_not_written(models):
 
 def test_the_settings_of_the_model_are_the_usual_ones(models):
     writer = Generator(models["seq2seq"])
-    assert (writer.settled({}).num_beams, writer.settled({}).max_length) == (2, 12)
-    assert writer.settled({"max_length": 5}).max_length == 5
-    assert Generator(models["kneser-ney"]).settled({}).method == "sample"
+    assert (writer.search_settings({}).num_beams, writer.search_settings({}).max_length) == (2, 12)
+    assert writer.search_settings({"max_length": 5}).max_length == 5
+    assert Generator(models["kneser-ney"]).search_settings({}).method == "sample"
 
 
 def test_a_folder_will_do(tmp_path):

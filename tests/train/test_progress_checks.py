@@ -29,7 +29,7 @@ def test_advice_follows_a_clear_gain_in_the_last_epoch(metric, values, examples,
     curve = DevCurve(metric)
     for i, value in enumerate(values, 1):
         curve.add(i / 3, value)
-    found = curve.undertrained(3, examples)
+    found = curve.undertraining_note(3, examples)
     assert advice in found
     assert bool(found) == bool(advice)
     assert not found or "train.epochs=6" in found
@@ -39,16 +39,16 @@ def test_the_gain_is_measured_against_the_epoch_before():
     curve = DevCurve("accuracy")
     for fraction, value in ((0.25, 0.3), (0.5, 0.4), (0.75, 0.59), (1.0, 0.6)):
         curve.add(fraction, value)
-    assert "from 0.4 to 0.6" in curve.undertrained(2, 1000)
+    assert "from 0.4 to 0.6" in curve.undertraining_note(2, 1000)
 
 
 def test_one_epoch_and_unfinished_runs_get_no_advice():
     curve = DevCurve("accuracy")
     curve.add(0.5, 0.2)
     curve.add(0.9, 0.8)
-    assert not curve.undertrained(2, 1000)
+    assert not curve.undertraining_note(2, 1000)
     curve.add(1.0, 0.9)
-    assert not curve.undertrained(1, 1000)
+    assert not curve.undertraining_note(1, 1000)
 
 
 def test_a_run_records_the_advice_also_after_resuming(tmp_path):

@@ -63,7 +63,7 @@ def test_killed_trial_alone_is_repeated(tmp_path):
     assert [row.number for row in told] == [3, 4, 5]
     whole = run(base, tmp_path / "whole")
     assert settings(found) == settings(whole)
-    assert [r.value for r in found.ranked()] == [r.value for r in whole.ranked()]
+    assert [r.value for r in found.best_first()] == [r.value for r in whole.best_first()]
 
 
 def test_trial_that_always_kills_its_process_fails(tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ def test_a_search_leaves_trials_model_configuration_and_record(base, tmp_path):
 def test_only_the_best_few_keep_their_weights(base, tmp_path):
     found = run(base, tmp_path / "out", trials=7)
     kept = {p.parent.name for p in (tmp_path / "out" / "trials").glob("*/model")}
-    assert kept == {f"{row.number:03d}" for row in found.ranked()[: trial.KEPT_TRIALS]}
+    assert kept == {f"{row.number:03d}" for row in found.best_first()[: trial.KEPT_TRIALS]}
 
 
 def test_the_same_seed_takes_the_same_trials_and_it_goes_on_with_them(base, tmp_path):

@@ -97,7 +97,7 @@ def test_csls_is_its_formula(monkeypatch):
     space = Space(source, target, found)
     scores = slow_csls(found.apply(source.matrix), target.matrix, module.NEAR)
     rows = np.array([3, 0, 88])
-    ids, values = space.ranked(rows, 5)
+    ids, values = space.rank(rows, 5)
     np.testing.assert_array_equal(ids, np.argsort(-scores[rows], axis=1)[:, :5])
     np.testing.assert_allclose(values, -np.sort(-scores[rows], axis=1)[:, :5], atol=1e-5)
     named = space.translate(["a3"], k=2)[0]

@@ -105,8 +105,8 @@ def listed(rows, tmp_path, size=SIZE):
     return Cooccurrences(size, len(rows), file)
 
 
-def arranged(pairs, threads, seed=3, length=10**6):
-    return room._Block(pairs, 0, length, seed, threads, 0.75, 100.0).arranged()
+def arrange_pairs(pairs, threads, seed=3, length=10**6):
+    return room._Block(pairs, 0, length, seed, threads, 0.75, 100.0).arrange_pairs()
 
 
 def test_the_first_step_is_the_gradient(tmp_path):
@@ -150,7 +150,7 @@ def test_an_epoch_equals_a_slow_one(threads):
         pairs, 19, 1, 0.3, threads=threads, seed=2, watch=lambda e, s, cost: costs.append(cost)
     )
     seed = int(_first_seed(2))
-    lots = arranged(pairs, threads, seed)
+    lots = arrange_pairs(pairs, threads, seed)
     # Read from the front, the lots of a stage come one after the other instead of at once.
     vectors, biases, cost = slow(lots, factors, 0.3)
     np.testing.assert_allclose(ours.vectors, vectors, rtol=1e-4, atol=2e-6)
@@ -168,7 +168,7 @@ def _first_seed(seed):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_pair_comes_both_ways_and_no_two_threads_meet(threads, tmp_path):
     pairs = cooccurrences(corpus(), 5)
-    lots = arranged(pairs, threads)
+    lots = arrange_pairs(pairs, threads)
     words, contexts, logs, shares = lots.pairs
     found = both_ways(pairs)
     assert sorted(zip(words.tolist(), contexts.tolist(), strict=True)) == sorted(found)
@@ -189,7 +189,7 @@ def test_every_pair_comes_both_ways_and_no_two_threads_meet(threads, tmp_path):
 
 def test_the_order_depends_on_the_seed():
     pairs = cooccurrences(corpus(), 5)
-    one, again, other = (arranged(pairs, 2, seed).pairs[0] for seed in (3, 3, 4))
+    one, again, other = (arrange_pairs(pairs, 2, seed).pairs[0] for seed in (3, 3, 4))
     assert (one == again).all()
     assert (one != other).mean() > 0.3
 

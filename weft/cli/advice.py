@@ -37,14 +37,14 @@ def fit_advice(message: str, verb: str, offered: dict[str, frozenset[str]]) -> s
         )
     homes = (*HOMES, *offered)
 
-    def fitted(match: re.Match[str]) -> str:
+    def replace_option(match: re.Match[str]) -> str:
         option = match[0]
         home = next((name for name in homes if option in offered.get(name, ())), None)
         if option in own or home is None or _NAMED.search(message[: match.start()]):
             return option
         return f"weft {home} {option}"
 
-    return OPTION.sub(fitted, message)
+    return OPTION.sub(replace_option, message)
 
 
 def verb_of(words: list[str], offered: dict[str, frozenset[str]]) -> str:

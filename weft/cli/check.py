@@ -48,11 +48,11 @@ def check(
         bool, typer.Option("--near/--no-near", help="Look for near-duplicates.")
     ] = True,
 ) -> None:
-    """Look for what is wrong with labelled texts, pairs of texts, tagged words, spans and trees.
+    """Find faults in labelled texts, text pairs, tagged words, spans and trees.
 
-    Leaks, copies, misspelt names, broken rows; targets that are missing, copied or far too long;
-    heads that make no tree, tags that break their scheme, offsets outside the text, brackets that
-    nobody closes.
+    It finds leaks, duplicates, misspelled labels and broken rows; targets that are missing, copied
+    or far too long; heads that form no tree, tags that violate their scheme, offsets outside the
+    text, and unclosed brackets.
     """
     from weft.doctor.check import examine_files, open_for_check
     from weft.doctor.finding import MAX_SHOWN_PLACES as PLACES

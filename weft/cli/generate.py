@@ -129,7 +129,7 @@ def _settings(
         raise unknown_name("method", method, METHODS, "--method")
     if num_return < 1:
         raise UserError(f"--num-return should be 1 or more, got {num_return}.")
-    usual = writer.settled({})
+    usual = writer.search_settings({})
     beams = [flag for name, flag in OF_BEAMS.items() if name in chosen]
     draws = [flag for name, flag in OF_SAMPLES.items() if name in chosen]
     if beams and draws:
@@ -158,7 +158,7 @@ def _settings(
             num_beams = -(-num_beams // groups) * groups
         many = {"num_return": num_return, "num_beams": num_beams}
     try:
-        return writer.settled({**chosen, "method": method, **many})
+        return writer.search_settings({**chosen, "method": method, **many})
     except UserError as error:  # said of settings, but options were given
         message = re.sub(r"generate\.(\w+)", lambda m: FLAGS.get(m[1], m[0]), str(error))
         message = re.sub(r"\bmethod = '(\w+)'", r"--method \1", message)

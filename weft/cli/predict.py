@@ -261,17 +261,17 @@ def _is_conllu(file: str) -> bool:
 def _answers(
     predictor: "Predictor", given: Iterator[Given], weights: bool
 ) -> "Iterator[tuple[Given, Answer]]":
-    """Each answer with what it answers, in constant memory."""
+    """Yield each input with its answer, in constant memory."""
     from collections import deque
 
     waiting: deque[Given] = deque()
 
-    def asked() -> "Iterator[Example]":
+    def examples() -> "Iterator[Example]":
         for one in given:
             waiting.append(one)
             yield one[0]
 
-    for answer in predictor.stream(asked(), parts=weights):
+    for answer in predictor.stream(examples(), parts=weights):
         yield waiting.popleft(), answer
 
 

@@ -14,7 +14,7 @@ from weft.storage import WriteError, append_line
 
 
 class Stopped(BaseException):
-    """A signal asked the program to end; `hint` says how to go on."""
+    """A signal ended the program; `hint` says how to resume."""
 
     def __init__(self, number: int, hint: str = "") -> None:
         super().__init__(number, hint)

@@ -244,7 +244,7 @@ class Trial:
         return result
 
     def _collapse_note(self, task: Any, value: float, record: dict[str, Any]) -> str:
-        """Return why a complete run learned nothing, else ""; shortened runs are not judged."""
+        """Return why a complete run learned nothing, else ""; shortened runs are not checked."""
         if record["completed"] < 1:
             return ""
         if reason := _same_answer_note(self.read_predictions()):

@@ -224,7 +224,7 @@ def _rows_to_drop(
     # Test texts are removed from the training data, not the other way round.
     train_groups = duplicates.group[: survey.splits[0].rows]
     for number, split in enumerate(survey.splits[1:], 1):
-        leaked = duplicates.leaked(number)
+        leaked = duplicates.find_leaks(number)
         for row in np.flatnonzero(np.isin(train_groups, list(leaked))).tolist():
             likeness = "same" if leaked[int(train_groups[row])] else "nearly the same"
             drops.setdefault(row, f"dropped: {likeness} text is in {split.name}")

@@ -31,7 +31,7 @@ STEP = 1000  # rows between two calls of `watch`
 
 @dataclass
 class Split:
-    """What one file came to; rows are counted from 0 within it."""
+    """The statistics of one file; rows are counted from 0 within it."""
 
     name: str
     source: ExampleSource

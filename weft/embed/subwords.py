@@ -26,7 +26,7 @@ def word_bytes(word: str) -> bytes:
 
 
 def fnv1a(letters: bytes, start: int = FNV_START) -> int:
-    """32-bit FNV-1a as fastText computes it: bytes are signed, so those above 127 fill the word."""
+    """Return the 32-bit FNV-1a hash as fastText computes it: bytes above 127 are sign-extended."""
     for byte in letters:
         start = (start ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * FNV_PRIME & 0xFFFFFFFF
     return start

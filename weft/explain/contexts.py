@@ -57,7 +57,7 @@ class Contexts:
     vectors: np.ndarray  # (n, H)
     layer: int | None  # of the pre-trained network; None: what the rest of the model reads
     cut: bool = False  # there are more texts with the word
-    unread: int = 0  # occurrences beyond what the model reads of a long text
+    truncated: int = 0  # occurrences beyond what the model reads of a long text
 
     @cached_property
     def cosines(self) -> np.ndarray:

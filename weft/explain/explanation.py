@@ -29,12 +29,12 @@ class Word:
 
 @dataclass(frozen=True)
 class ExplainedWord:
-    """The word, or the root of a tree, that an explanation is about, and what may be said of it."""
+    """The explained word, or the root of a tree, with its prediction and the alternatives."""
 
     step: int  # the word's number, from 0; -1 the whole tree
     name: str  # the word itself
     column: str  # what is said of it: upos, head, label …
-    said: str
+    predicted: str
     probs: tuple[tuple[str, float], ...]  # of what is said, then of the rest, falling
     gold: str = ""  # what is right, where that is known
     start: int = -1  # where the word begins in the text of the explanation
@@ -42,7 +42,7 @@ class ExplainedWord:
     def to_json(self) -> dict[str, Any]:
         found = {"number": self.step + 1, "word": self.name, "column": self.column}
         right = {"gold": self.gold} if self.gold else {}
-        return {**found, "value": self.said, "chances": [list(c) for c in self.probs], **right}
+        return {**found, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Explanation:
     @property
     def sure(self) -> float:
         """The model's confidence in its prediction for the text, or for the explained word."""
-        return self.answer.score if self.at is None else dict(self.at.probs)[self.at.said]
+        return self.answer.score if self.at is None else dict(self.at.probs)[self.at.predicted]
 
     def strongest(self, count: int) -> list[Word]:
         """The words with the largest weights of either sign."""

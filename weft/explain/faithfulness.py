@@ -28,7 +28,7 @@ FRACTIONS = tuple(k / 10 for k in range(11))
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How far a method's word order beats a random order: AOPC with intervals."""
+    """The gain of a method's word order over a random order: AOPC with intervals."""
 
     method: str
     aopc: MetricValue  # with 95 % bootstrap intervals over the texts

@@ -54,7 +54,7 @@ class GenerationTrace:
     attention: np.ndarray | None = None  # (L, N, T, S) each row sums to 1
     nodes: tuple[BeamNode, ...] = ()  # every hypothesis of a beam search
     found: tuple[tuple[str, float], ...] = ()  # the best texts with their scores
-    heard: bool = False  # of a language model: tokens look at the tokens before them
+    scored: bool = False  # a text scored by a language model: tokens attend to those before them
 
     def to_json(self) -> dict[str, Any]:
         """Tokens with their chances, what else was found, and the mean of the attention."""
@@ -117,7 +117,7 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     vocabulary = _vocabulary(predictor)
     name = _token_namer(vocabulary, vocabulary.size[2])
     tokens = _trace_tokens(ids, probs, logps, name, found.places)
-    return GenerationTrace(tokens, attention=looks, heard=True)
+    return GenerationTrace(tokens, attention=looks, scored=True)
 
 
 def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
@@ -174,7 +174,7 @@ def _run_search(
 ) -> tuple[list[Hypothesis], Hypothesis]:
     """All that the search kept, best first, and the best; every step of a beam is noted."""
 
-    def watched(body: Callable[..., Any]) -> Callable[..., Any]:
+    def record_steps(body: Callable[..., Any]) -> Callable[..., Any]:
         def step(run: Any) -> Any:
             run = body(run)
             if isinstance(run, BeamState):
@@ -188,8 +188,8 @@ def _run_search(
         settings = replace(settings, num_return=settings.num_beams)
     state = scores.start()
     hypotheses = search(
-        head.decoder.step, state.per_prompt(), settings,
-        batch=1, bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=watched,
+        head.decoder.step, state.per_prompt(), settings, batch=1,
+        bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=record_steps,
     )[0]  # fmt: skip
     return hypotheses, hypotheses[0]
 

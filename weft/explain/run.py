@@ -29,7 +29,7 @@ class ExplainRun:
     faithfulness: dict[str, Faithfulness]
     probs: Sequence[WordProbs] = ()  # of every word of each text, where words are answered
     gold: Sequence[Annotation | None] = ()  # and what is right, where that is known
-    written: "Sequence[GenerationTrace]" = ()  # how each answer was written, or each text heard
+    written: "Sequence[GenerationTrace]" = ()  # how each answer was written, or each text scored
 
     @property
     def first(self) -> list[Explanation]:
@@ -43,7 +43,7 @@ class ExplainRun:
     def wrong(self, i: int) -> bool:
         """Return True if an example has a label and the prediction differs."""
         if at := self.first[i].at:
-            return bool(at.gold) and at.gold != at.said
+            return bool(at.gold) and at.gold != at.predicted
         label, value = self.examples[i].label, self.first[i].answer.value
         if label is None or isinstance(value, float):
             return False

@@ -1,4 +1,4 @@
-"""Answers at every word explained: which words speak for what is said of one of them.
+"""Explain token-level predictions: which words support the prediction for one of them.
 
 T words   C choices   F shares of the words
 """
@@ -33,7 +33,7 @@ MAX_LISTED_WORDS = 40  # words of a sentence that a message lists
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """One word of a sentence, what is said of it, and the choice that words are weighed for."""
+    """One word of a sentence, its prediction, and the label whose score is attributed."""
 
     example: Example  # with its words and where they stand
     answer: Answer
@@ -88,7 +88,7 @@ def make_request(
     """
     requested = _column_choices(predictor, example, answer, column)
     known = _word_probs(predictor, example, requested)
-    sure = [dict(each)[said] for each, said in zip(known, requested.said, strict=True)]
+    sure = [dict(each)[name] for each, name in zip(known, requested.predicted, strict=True)]
     place = int(np.argmin(sure))
     if requested.wanted.what == "label":
         if word:
@@ -98,7 +98,7 @@ def make_request(
         place = step = find_word(example, word) if word else place
     here = make_word_target(cast(NeuralEngine, predictor.engine), example, step, requested.wanted)
     names = [requested.names[i] for i in here.choices]
-    wanted = _find_choice(target, names) if target else requested.said[place]
+    wanted = _find_choice(target, names) if target else requested.predicted[place]
     if wanted not in names:
         raise UserError(
             f"Unknown target '{target}' for {_describe_word(example, step)}."
@@ -108,7 +108,7 @@ def make_request(
     aim = Target(wanted, names.index(wanted), len(names), len(names) == 1)
     at = ExplainedWord(
         step, example.words[step] if step >= 0 else "the whole",
-        requested.column, requested.said[place],
+        requested.column, requested.predicted[place],
         tuple(known[place]), requested.gold[place] if requested.gold else "",
         text_and_offsets(example)[1][step][0] if step >= 0 else -1,
     )  # fmt: skip
@@ -202,12 +202,12 @@ def find_word(example: Example, word: str) -> int:
 
 @dataclass(frozen=True)
 class _ColumnChoices:
-    """A column, what may stand in it, and what does at every word, said and right."""
+    """A column, its labels, and the predicted and gold label of every word."""
 
     column: str
     wanted: TargetSpec
     names: Sequence[str]
-    said: Sequence[str]
+    predicted: Sequence[str]
     gold: Sequence[str]
 
 
@@ -263,9 +263,9 @@ def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoice
     return [
         sorted(
             zip(requested.names, word.tolist(), strict=True),
-            key=lambda choice, said=said: (choice[0] != said, -choice[1]),  # type: ignore[misc]
+            key=lambda choice, predicted=predicted: (choice[0] != predicted, -choice[1]),  # type: ignore[misc]
         )
-        for word, said in zip(table, requested.said, strict=True)
+        for word, predicted in zip(table, requested.predicted, strict=True)
     ]
 
 

@@ -180,7 +180,7 @@ def make_word_target(
 
 
 def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:
-    """(B, C) scores of what may be said of one step, such that their softmax is the probability."""
+    """Return (B, C) logits of the labels of one step; their softmax is the probability."""
     if wanted.what == "label":
         return output.labels.data[:, step].float()
     if wanted.what == "head":
@@ -195,7 +195,7 @@ def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:
 
 
 def choice_probs(output: Any, wanted: TargetSpec) -> Tensor:
-    """(B, T, C) the probability of everything that may be said of each step."""
+    """Return (B, T, C) probabilities of all labels of each step."""
     if wanted.what == "label":
         return output.labels.data.float().softmax(2)
     if wanted.what == "head":

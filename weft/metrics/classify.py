@@ -136,18 +136,18 @@ class MultiLabelMetric:
         gold, predicted, counts = self._unpack()
         exact = (gold == predicted).all(1)
         # Matrix products of floats run on BLAS; those of integers do not, and counts stay exact.
-        true_, said_, right_ = (m.astype(float) for m in (gold, predicted, gold & predicted))
+        true_, predicted_, right_ = (m.astype(float) for m in (gold, predicted, gold & predicted))
 
         def accuracy(block: np.ndarray) -> np.ndarray:
             return safe_divide(block[:, exact].sum(1), block.sum(1))
 
         def micro_f1(block: np.ndarray) -> np.ndarray:
-            right, predicted, true = (block @ m.sum(1) for m in (right_, said_, true_))
+            right, predicted, true = (block @ m.sum(1) for m in (right_, predicted_, true_))
             return safe_divide(2 * right, predicted + true)
 
         def macro_f1(block: np.ndarray) -> np.ndarray:
             weights = block.astype(float)  # (R, P)
-            return _macro_f1(weights @ right_, weights @ said_, weights @ true_)
+            return _macro_f1(weights @ right_, weights @ predicted_, weights @ true_)
 
         statistics = {"micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy}
         return bootstrap_statistics(statistics, counts, resamples, seed, level)

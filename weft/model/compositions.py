@@ -26,7 +26,7 @@ UNKNOWN_ID = SPECIALS.index(UNK)
 
 @dataclass(frozen=True)
 class Traits:
-    """What data, training and inference need to know about a model."""
+    """Properties of a model that data, training and inference depend on."""
 
     input_kind: InputKind  # what the steps of a row are
     pooling: str  # the kind of its pool, or "decoder"

@@ -92,7 +92,7 @@ def generate(
     """
     writer = Generator(model if isinstance(model, Predictor) else load(model))
     requested = [prompts] if isinstance(prompts, str) else list(prompts)
-    return writer.write(requested, writer.settled(settings), prefix=prefix, only=only)
+    return writer.write(requested, writer.search_settings(settings), prefix=prefix, only=only)
 
 
 class Generator:
@@ -135,7 +135,7 @@ class Generator:
         own = pack_if_possible(head.decoder)
         self.continuing = PromptContinuation(own, None if limit is None else head.window)
 
-    def settled(self, given: Mapping[str, Any]) -> SearchSettings:
+    def search_settings(self, given: Mapping[str, Any]) -> SearchSettings:
         """Return the model's search settings, overridden by `given`."""
         usual = self.predictor.config.get("generate") or {"method": "sample"}
         return SearchSettings(**registry.check(SearchSettings, {**usual, **given}, "[generate]"))

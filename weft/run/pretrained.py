@@ -255,11 +255,11 @@ def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
     if any(spec["kind"] == "elmo" for spec in specs):
         return network_weights(weights)
-    spoken = _strip_prefix(weights, DECODER_PREFIX)
+    decoder_weights = _strip_prefix(weights, DECODER_PREFIX)
     # What scores words stays behind: only who reads them is wanted.
     return {
         gpt2.embedder_name(name): tensor
-        for name, tensor in spoken.items()
+        for name, tensor in decoder_weights.items()
         if name not in ("words.scored", "words.bias")
     }
 

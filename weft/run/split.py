@@ -68,11 +68,11 @@ def from_files(
 ) -> Splits:
     """Return sources that read the configured files again on every call.
 
-    With `classes`, labels are classes: dev, where it is a share of the training file, never takes
-    every row of one, which a model could then not have learned.
+    With `classes`, labels are classes: a dev part of the training file never takes all rows of a
+    class, which the model could then not learn.
 
-    Of texts without labels dev is the end of the training file: what is near in a text is alike,
-    and lines drawn from among those that are learned would be foretold too easily.
+    For running text, dev is the end of the training file: neighbouring lines are alike, so lines
+    drawn from between training lines would be too easy to predict.
     """
     check_files(data)
     if mode != "labelled":

@@ -110,7 +110,7 @@ class Trainer:
         self._load_best()
         undertrained = ""
         if self.dev is not None:
-            undertrained = self.dev_curve.undertrained(self.settings.epochs, len(self.dev))
+            undertrained = self.dev_curve.undertraining_note(self.settings.epochs, len(self.dev))
         if self.state.speedup_failure:
             self.logger.info(f"note: {self.state.speedup_failure}; it went on without")
         if health := self._diagnose():
@@ -320,8 +320,8 @@ class Trainer:
             with self.model.head.greedy_decoding():
                 decoding = decode_batches(self.model, store, runtime)
             rows, right = predictions_and_references(decoding, self.dev_references, store)
-            settled = task.tune(rows, right, space) if task.has_threshold else space
-            measure.add(task.predict_targets(rows, settled), right)
+            tuned = task.tune(rows, right, space) if task.has_threshold else space
+            measure.add(task.predict_targets(rows, tuned), right)
         else:
             found = collect_outputs(self.model, store, runtime)
             answers = task.predict_targets(found, task.tune(found, store.targets, space))

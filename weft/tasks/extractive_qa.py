@@ -129,7 +129,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
 
     @staticmethod
     def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
-        """Questions may have no answer where one of the first has none and nothing else is said."""
+        """Allow unanswerable questions if one of the first is, unless the setting is given."""
         if "no_answer" in settings:
             return {}
         first = (example.label for example in islice(examples, INSPECTED_QUESTIONS))

@@ -38,10 +38,10 @@ class LMEngine(Protocol):
     """The engine of a language model, neural or classic."""
 
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        """Each text's ids (T, 1), the probability of each (T, 1), and where it stands.
+        """Yield the ids (T, 1) of each text, their probabilities (T, 1) and their offsets.
 
-        With `running` the texts follow each other, and each is heard after those before it; their
-        places are left out. Otherwise every text begins anew.
+        With `running` the texts follow each other: each is scored with those before it as context,
+        and offsets are left out. Otherwise every text starts anew.
         """
 
 
@@ -76,7 +76,7 @@ class LMVocabulary(TargetVocabulary):
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids (T,) of each text, with the one that ends it."""
-        return [self._ended(ids) for ids in self.tokenizer.ids(texts)]
+        return [self._add_end(ids) for ids in self.tokenizer.ids(texts)]
 
     def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[CharSpan, ...]]]:
         """The same, each with the characters that it stands for; what ends a text has none."""
@@ -85,14 +85,14 @@ class LMVocabulary(TargetVocabulary):
             places = [(start, end) for start, end in tokens.spans.tolist()]
             if self.lines:
                 places.append((len(text), len(text)))
-            out.append((self._ended(tokens.ids), tuple(places)))
+            out.append((self._add_end(tokens.ids), tuple(places)))
         return out
 
     def token_strings(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
         """The ids (T,) of each text with its tokens as they stand there; what ends it is empty."""
         end = [""] if self.lines else []
         return [
-            (self._ended(tokens.ids), [text[a:b] for a, b in tokens.spans.tolist()] + end)
+            (self._add_end(tokens.ids), [text[a:b] for a, b in tokens.spans.tolist()] + end)
             for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True)
         ]
 
@@ -107,7 +107,7 @@ class LMVocabulary(TargetVocabulary):
             append_subtokens(ids, pieces(words), width) for ids, words in self.token_strings(texts)
         ]
 
-    def _ended(self, ids: np.ndarray) -> np.ndarray:
+    def _add_end(self, ids: np.ndarray) -> np.ndarray:
         ids = ids.astype(np.int64)
         return np.append(ids, self.size[2]) if self.lines else ids
 

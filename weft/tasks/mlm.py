@@ -93,12 +93,13 @@ def require_mask(text: str, where: str) -> str:
 
 @register("task", "masked")
 class MaskedLM(Task[MLMVocabulary]):
-    """Hidden words of documents are filled in (Devlin et al. 2019); labels are not looked at.
+    """Predict masked words of documents (Devlin et al. 2019); labels are ignored.
 
-    A row has `window` tokens, of the last `long_share` of the training `long_window`. Of its tokens
-    a `share` is chosen: 80 % are hidden, 10 % replaced, 10 % kept; with `whole_words` all tokens of
-    a word are. With `next` a row has two segments, and it is told whether the second follows the
-    first; the share `short` of such rows is shorter on purpose. Without, a row is one segment.
+    A row has `window` tokens, in the last `long_fraction` of training `long_window`. The fraction
+    `mask_fraction` of its tokens is chosen: 80 % are masked, 10 % replaced, 10 % kept; with
+    `whole_words`, all tokens of a word. With `next_sentence` a row has two segments, and whether
+    the second follows the first is predicted; `short_fraction` of such rows is shorter on purpose.
+    Without it, a row is one segment.
     """
 
     head = "masked"

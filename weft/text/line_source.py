@@ -97,7 +97,7 @@ class LineSource:
                 self._head.append(raw)
                 size += len(raw)
         except _READ_ERRORS as error:
-            raise self._damaged(len(self._head), error) from error
+            raise self._damage_error(len(self._head), error) from error
         return self._head[:count]
 
     def raw(self) -> Iterator[bytes]:
@@ -111,7 +111,7 @@ class LineSource:
                 number += 1
                 yield raw
         except _READ_ERRORS as error:
-            raise self._damaged(number, error) from error
+            raise self._damage_error(number, error) from error
         finally:
             self.close()
 
@@ -154,7 +154,7 @@ class LineSource:
             )
         return raw.removeprefix(_BOM)
 
-    def _damaged(self, line: int, error: BaseException) -> UserError:
+    def _damage_error(self, line: int, error: BaseException) -> UserError:
         return UserError(
             f"{self.name}: cannot read past line {line}: {error}. "
             "The file is damaged or truncated; copy or create it again."

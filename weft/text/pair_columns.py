@@ -42,7 +42,7 @@ def find_text_pair(
 def infer_text_pair(
     names: Sequence[str], text: int | None, taken: set[int | None], file: str
 ) -> tuple[int, int]:
-    """Return both text columns if no name tells: the only two, or the only one besides the text."""
+    """Return both text columns without help of names: the only two, or the only other one."""
     free = [column for column in range(len(names)) if column not in taken | {text}]
     if text is None and len(free) == 2:
         return free[0], free[1]

@@ -113,10 +113,10 @@ def _write_tsv(examples: Iterable[Example], out: IO[str], separator: str) -> Non
     for row in _table_rows(examples, separator):
         for cell in row:
             if any(sign in cell for sign in "\t\n\r\0"):
-                raise _unsupported("TSV", "a tab, line break or NUL byte", cell)
+                raise _unsupported_error("TSV", "a tab, line break or NUL byte", cell)
             # Such a cell would be read as a quoted one.
             if cell[:1] == cell[-1:] == '"' and '"' in cell[1:-1].replace('""', '"'):
-                raise _unsupported("TSV", "quotes around quotes", cell)
+                raise _unsupported_error("TSV", "quotes around quotes", cell)
         out.write("\t".join(row) + "\n")
 
 
@@ -126,11 +126,11 @@ def _write_fasttext(examples: Iterable[Example], out: IO[str], separator: str) -
         if LABEL_PREFIX in example.text and any(
             t.startswith(LABEL_PREFIX) for t in example.text.split()
         ):
-            raise _unsupported("fastText", f"{LABEL_PREFIX} inside the text", example.text)
+            raise _unsupported_error("fastText", f"{LABEL_PREFIX} inside the text", example.text)
         labels = () if example.label is None else example.label
         for label in labels if isinstance(labels, tuple) else (str(labels),):
             if not label or label.split() != [label] or "\0" in label:
-                raise _unsupported("fastText", "spaces in a label, or an empty one,", label)
+                raise _unsupported_error("fastText", "spaces in a label, or an empty one,", label)
             out.write(f"{LABEL_PREFIX}{label} ")
         out.write(example.text + "\n")
 
@@ -139,7 +139,7 @@ def _write_lines(examples: Iterable[Example], out: IO[str], separator: str) -> N
     for example in examples:
         _require_one_line("lines", example.text)
         if example.label is not None:
-            raise _unsupported("lines", "labels", str(example.label))
+            raise _unsupported_error("lines", "labels", str(example.label))
         out.write(example.text + "\n")
 
 
@@ -161,20 +161,20 @@ def _table_rows(examples: Iterable[Example], separator: str) -> Iterator[list[st
 def _label_cell(example: Example, separator: str) -> str:
     label = example.label
     if isinstance(label, GoldAnswers):
-        raise _unsupported("table", "answer offsets", ", ".join(label.texts))
+        raise _unsupported_error("table", "answer offsets", ", ".join(label.texts))
     if not isinstance(label, tuple):
         return "" if label is None else str(label)
     if any(separator in part for part in label):
-        raise _unsupported("table", f"the separator '{separator}' inside a label", str(label))
+        raise _unsupported_error("table", f"the separator '{separator}' inside a label", str(label))
     return separator.join(label)
 
 
 def _require_one_line(kind: str, text: str) -> None:
     if any(sign in text for sign in "\n\r\0"):
-        raise _unsupported(kind, "a line break or NUL byte", text)
+        raise _unsupported_error(kind, "a line break or NUL byte", text)
 
 
-def _unsupported(kind: str, what: str, value: str) -> UserError:
+def _unsupported_error(kind: str, what: str, value: str) -> UserError:
     return UserError(
         f"A {kind} file cannot hold {what}: {value!r:.60}. Write CSV or JSONL instead."
     )

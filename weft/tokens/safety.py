@@ -1,8 +1,8 @@
-"""Checks of an untrusted tokenizer.json, made before the library parses it.
+"""Check an untrusted tokenizer.json before the library parses it.
 
 The `tokenizers` library searches with Oniguruma, which backtracks: an expression such as (a+)+$
 takes time exponential in the text, and panics when its own limit is reached. A normalizer that
-replaces a letter by a page multiplies every text; an id of 2³¹ asks for a table of as many rows.
+replaces a letter by a page multiplies every text; an id of 2³¹ needs a table of as many rows.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The text of tokens as they come, one by one: nothing is said before its characters are whole."""
+"""Decode tokens one by one: text is emitted as soon as its characters are complete."""
 
 from collections.abc import Iterable, Mapping
 

@@ -182,10 +182,10 @@ def _train_merges(
     kind: str,
     most: int = 0,
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The pieces of at most `size` entries, special ones included, and the merges that make them.
+    """Return at most `size` entries, special ones included, and the merges that build them.
 
     The library's own limit on single characters breaks ties in hash order, so it is not used:
-    more is learned than asked for, and what rests on a rare character is dropped afterwards.
+    more is learned than needed, and what rests on a rare character is dropped afterwards.
     """
     from tokenizers.trainers import BpeTrainer
 

@@ -47,9 +47,9 @@ class Tokenizer:
         return np.array([pieces[0] for pieces in self.encode_subtokens(words)], dtype=np.int32)
 
     def encode_subtokens(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids that each word is cut into, at least one; not for changing.
+        """Return the subword ids of each word, at least one; do not modify them.
 
-        A tokenizer that tells a word in the middle of a text by the space before it is given one.
+        A tokenizer that marks word starts by the space before them gets one.
         """
         cache = self._subtoken_cache
         new = [word for word in dict.fromkeys(words) if word not in cache]
@@ -106,9 +106,9 @@ class Tokenizer:
         ]
 
     def decode(self, ids: Iterable[int], oov_words: Mapping[int, str] = NO_OOV_WORDS) -> str:
-        """The text that the ids spell, without special tokens but with "<unk>" where it stood.
+        """Decode ids to text, without special tokens except "<unk>".
 
-        `strangers` are words with ids beyond the vocabulary: those that were copied from a source.
+        `oov_words` have ids beyond the vocabulary: words copied from a source.
         """
         wanted = [int(i) for i in ids]
         for i in wanted:

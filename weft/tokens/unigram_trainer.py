@@ -39,7 +39,7 @@ def train_unigram(
     expected = np.ones(len(pieces))
     while True:
         for _ in range(EM_PASSES):
-            expected = lattice.expected(_normalise(expected), weights)
+            expected = lattice.expected_counts(_normalise(expected), weights)
         if len(pieces) <= size:
             break
         # What the likelihood loses, about, when a piece is replaced by its own best cut.
@@ -103,7 +103,7 @@ class Lattice:
             self.last,
         )
 
-    def expected(self, share: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def expected_counts(self, share: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the expected count of each piece over all segmentations of each word."""
         p = share[self.piece]  # (edges,)
         forward = self._sweep(self.source, self.target, p, self.first)

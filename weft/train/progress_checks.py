@@ -25,7 +25,7 @@ class DevCurve:
     def add(self, fraction: float, value: float) -> None:
         self.points.append((fraction, value))
 
-    def undertrained(self, epochs: int, examples: int) -> str:
+    def undertraining_note(self, epochs: int, examples: int) -> str:
         """Return advice if the last epoch clearly improved the best value, else "".
 
         "Clearly" means by more than the metric may vary by chance on this many examples.

@@ -183,13 +183,15 @@ def _run_restart(
     held = file_lock(study.folder, f"{which}-{seed}")
     if wait:
         with held:
-            return _finished(folder, digest) or _train(
+            return _load_result(folder, digest) or _train(
                 study.plan, which, seed, config, device, folder
             )
     with try_lock(held) as mine:
         if not mine:
             return None
-        return _finished(folder, digest) or _train(study.plan, which, seed, config, device, folder)
+        return _load_result(folder, digest) or _train(
+            study.plan, which, seed, config, device, folder
+        )
 
 
 def _train(
@@ -222,7 +224,7 @@ def _collapse_note(plan: SearchSpec, record: dict[str, Any]) -> str:
     return "" if kind in (*text_scores.TEXT_TASKS, "masked") else loss_never_decreased(record)
 
 
-def _finished(folder: Path, digest: str) -> Restart | None:
+def _load_result(folder: Path, digest: str) -> Restart | None:
     try:
         known = Restart(**json.loads((folder / RESULT).read_text("utf-8")))
     except (FileNotFoundError, json.JSONDecodeError, TypeError):
@@ -257,8 +259,10 @@ def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
     """Return the score of each text: 1 or 0, or minus the squared error of a number."""
     return np.array(
         [
-            -((float(gold) - said) ** 2) if _number(said) else float(_plain(gold) == _plain(said))
-            for gold, said in answers
+            -((float(gold) - value) ** 2)
+            if _number(value)
+            else float(_plain(gold) == _plain(value))
+            for gold, value in answers
         ]
     )
 

@@ -67,7 +67,7 @@ class TuneResult:
     def metric(self) -> str:
         return self.plan.metric
 
-    def ranked(self) -> list[TrialRecord]:
+    def best_first(self) -> list[TrialRecord]:
         """Return the complete trials, best first."""
         done = (row for row in self.rows if row.state == "complete")
         return sorted(done, key=self.plan.rank)

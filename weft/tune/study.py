@@ -44,7 +44,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """What all trials of a folder share; saved in the study and compared on resuming."""
+    """The settings shared by all trials of a folder; saved and compared on resuming."""
 
     base: Config
     dimensions: tuple[Dimension, ...]

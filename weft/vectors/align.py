@@ -1,6 +1,6 @@
-"""Two sets of word vectors in one space, by a rotation learnt from pairs; words translated by it.
+"""Align two sets of word vectors by a rotation learned from pairs, and translate words with it.
 
-V words   E width of a vector   P pairs   Q words asked   k nearest
+V words   E width of a vector   P pairs   Q queries   k nearest
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Space:
         """(V,) mean cosine of each target word with its nearest source words."""
         return _nearest(self.x, self.y, NEAR)[1].mean(1)
 
-    def ranked(self, rows: np.ndarray, k: int, csls: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    def rank(self, rows: np.ndarray, k: int, csls: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Target rows and scores (Q, k), best first, for some source rows."""
         if not csls:
             return _nearest(self.y, self.x[rows], k)
@@ -141,9 +141,9 @@ class Space:
         """The k best translations of each word with their scores."""
         for word in words:
             if self.source.index.get(word, len(self.x)) >= len(self.x):
-                raise self.source.unknown(word)
+                raise self.source.unknown_word(word)
         rows = np.array([self.source.index[word] for word in words], dtype=int)
-        ids, scores = self.ranked(rows, k, csls)
+        ids, scores = self.rank(rows, k, csls)
         return [
             [(self.target.words[i], score) for i, score in zip(*row, strict=True)]
             for row in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -157,12 +157,12 @@ class Space:
         rows = rows[back[there[rows]] == rows]
         return np.stack([rows, there[rows]], axis=1)
 
-    def nearness(self, judged: int = VALIDATION_WORDS) -> float:
+    def nearness(self, words: int = VALIDATION_WORDS) -> float:
         """Mean cosine of the most frequent words with their translations.
 
         It rises and falls with the translations' precision, but needs no dictionary.
         """
-        x = self.x[:judged]
+        x = self.x[:words]
         best = _csls(self.y, self.target_hubs, x, 1)[0][:, 0]
         return float(np.einsum("qe,qe->q", x, self.y[best]).mean())
 
@@ -209,7 +209,7 @@ def precision(
     rows = np.array([space.source.index[word] for word in covered], dtype=int)
     if not len(rows):
         return Precision(len(gold), 0, {k: MetricValue(0.0, 0.0, 0.0, 0) for k in at})
-    ids, _ = space.ranked(rows, max(at), csls)
+    ids, _ = space.rank(rows, max(at), csls)
     hits = [[i in gold[w] for i in row] for w, row in zip(covered, ids.tolist(), strict=True)]
     figures = {}
     for k in at:

@@ -23,14 +23,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Questions:
-    """Analogies by section: a is to b as c is to d, and d is asked."""
+    """Analogies by section: a is to b as c is to d; d is the answer."""
 
     name: str
     sections: tuple[tuple[str, tuple[Question, ...]], ...]
 
 
 def read(path: str | os.PathLike[str]) -> Pairs | Questions:
-    """A list in either format, told apart by its first line.
+    """Read a list in either format, detected by its first line.
 
     Pairs are 'word word score' with tabs, commas or spaces between; analogies are four words a
     line under headings ': section', as in Google's questions-words.txt. '#' begins a remark.

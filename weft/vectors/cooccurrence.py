@@ -184,7 +184,7 @@ class _Counter:
         for offset, entries in self.runs[part]:
             raw = os.pread(self.file.fileno(), entries * ENTRY.itemsize, offset)
             yield np.frombuffer(raw, ENTRY)
-        yield self._filled(part)
+        yield self._used_entries(part)
 
     def _places(self) -> tuple[Any, ...]:
         block, table = self.block, self.table
@@ -196,11 +196,11 @@ class _Counter:
         """Write out the parts that are nearly full: the others will be so soon."""
         for part in np.flatnonzero(self.used >= 0.9 * self.limit).tolist():
             self.runs[part].append((self.file.tell(), int(self.used[part])))
-            self.file.write(self._filled(part).tobytes())
+            self.file.write(self._used_entries(part).tobytes())
             self.table[part] = 0
             self.used[part] = 0
 
-    def _filled(self, part: int) -> np.ndarray:
+    def _used_entries(self, part: int) -> np.ndarray:
         row = self.table[part]
         return row[row["key"] > 0]
 

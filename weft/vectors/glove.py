@@ -86,12 +86,12 @@ def glove(
     counted = time.perf_counter()
     costs: list[float] = []
 
-    def heard(epoch: int, share: float, cost: float) -> None:
+    def on_epoch(epoch: int, share: float, cost: float) -> None:
         watch(f"epoch {epoch + 1} of {epochs}, cost {cost:.4f}", share)
         costs[epoch:] = [cost]
 
     factors = factorise(
-        pairs, width, epochs, rate, power, most, threads=threads, seed=seed, watch=heard
+        pairs, width, epochs, rate, power, most, threads=threads, seed=seed, watch=on_epoch
     )
     record = {
         "method": "glove",
@@ -145,7 +145,7 @@ def factorise(
             cost, steps = 0.0, 0
             for at in range(0, len(blocks), threads):
                 some = blocks[at : at + threads]
-                lots = list(pool.map(_Block.arranged, some))
+                lots = list(pool.map(_Block.arrange_pairs, some))
                 cost += _stages(lots, factors, rate, threads, pool)
                 steps += sum(int(lot.begins[-1]) for lot in lots)
                 if not math.isfinite(cost):
@@ -177,7 +177,7 @@ class _Block:
     power: float
     most: float
 
-    def arranged(self) -> _Lots:
+    def arrange_pairs(self) -> _Lots:
         from weft.vectors.kernels import glove as kernels
 
         read = self.source.read(self.start, min(self.start + self.length, len(self.source)))

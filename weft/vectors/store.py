@@ -1,4 +1,4 @@
-"""Vectors: words with their vectors, kept in a file and asked questions.
+"""Vectors: words with their vectors, saved in files and queried.
 
 V words   E width
 """
@@ -48,9 +48,9 @@ class Vectors:
         self.record = record or {}
         self.place = ""  # the file they were loaded from, for messages
         self._matrix = matrix
-        self._checked()
+        self._check()
 
-    def _checked(self) -> None:
+    def _check(self) -> None:
         matrix, words = self._matrix, self.words
         if len(self.index) != len(words):
             row, word = next((i, w) for i, w in enumerate(words) if self.index[w] != i)
@@ -134,8 +134,8 @@ class Vectors:
     def __getitem__(self, word: str) -> np.ndarray:
         """The vector of a word, (E,); composed of its n-grams where it is not in the vocabulary."""
         row = self.index.get(word)
-        if row is None and not self._composed(word):
-            raise self.unknown(word)
+        if row is None and not self._can_compose(word):
+            raise self.unknown_word(word)
         if row is None or self._matrix is None:
             assert self.subwords is not None
             found = self.subwords.vector(word, row)
@@ -145,11 +145,11 @@ class Vectors:
             raise not_finite_error(word, -1 if row is None else row, self.place)
         return found
 
-    def _composed(self, word: str) -> bool:
+    def _can_compose(self, word: str) -> bool:
         """Return True if an out-of-vocabulary word has n-grams to build a vector from."""
         return self.subwords is not None and bool(self.subwords.rows(word))
 
-    def unknown(self, word: str) -> UserError:
+    def unknown_word(self, word: str) -> UserError:
         """The error for a word without a vector, with what is written much the same."""
         near = self.similar_spellings(word)
         quoted = [f"'{one}'" for one in near]
@@ -190,9 +190,9 @@ class Vectors:
         gone = [self.index[w] for w in {*asking, *without} if w in self.index]
         if approximate:
             ids, scores = self.graph.nearest(vector, k, gone)
-            return self._named(ids, scores)
+            return self._with_words(ids, scores)
         ids, scores = nearest(self.matrix, self.lengths, vector[None], k, [gone])
-        return self._named(ids[0], scores[0])
+        return self._with_words(ids[0], scores[0])
 
     def neighbour_lists(self, words: Sequence[str], k: int = 10) -> list[Found]:
         """The neighbours of each word, in one pass over the matrix."""
@@ -201,11 +201,11 @@ class Vectors:
         queries = unit(np.stack([self[word] for word in words]))
         gone = [[self.index[word]] if word in self.index else [] for word in words]
         ids, scores = nearest(self.matrix, self.lengths, queries, k, gone)
-        return [self._named(*pair) for pair in zip(ids, scores, strict=True)]
+        return [self._with_words(*pair) for pair in zip(ids, scores, strict=True)]
 
     @cached_property
     def graph(self) -> Approximate:
-        """The graph of approximate neighbours, made when first asked for."""
+        """The graph of approximate neighbours, built on first use."""
         return Approximate.build(self.matrix)
 
     def _query(self, query: str | np.ndarray | Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
@@ -221,7 +221,7 @@ class Vectors:
             raise UserError("No words to look for. Give one or more.")
         return unit(unit(np.stack([self[word] for word in asking])).mean(axis=0)), asking
 
-    def _named(self, ids: np.ndarray, scores: np.ndarray) -> Found:
+    def _with_words(self, ids: np.ndarray, scores: np.ndarray) -> Found:
         pairs = zip(ids.tolist(), scores.tolist(), strict=True)
         return [(self.words[i], score) for i, score in pairs if score > -np.inf]
 
@@ -235,7 +235,7 @@ class Vectors:
         query = unit(np.stack([self[word] for word in (a, b, c)]))[None]  # (1, 3, E)
         gone = [self.index[word] for word in {a, b, c} if word in self.index]
         ids, scores = nearest(self.matrix, self.lengths, query, k, [gone], method)
-        return self._named(ids[0], scores[0])
+        return self._with_words(ids[0], scores[0])
 
     def odd(self, words: Sequence[str]) -> str:
         """The word that fits the others least: the furthest from the middle of all."""
@@ -249,9 +249,9 @@ class Vectors:
 
         The query's own words come first and weigh 1; those without a vector do not steer.
         """
-        known = [word for word in words if word in self.index or self._composed(word)]
+        known = [word for word in words if word in self.index or self._can_compose(word)]
         if not known:
-            raise self.unknown(words[0]) if len(words) else UserError("No words to expand.")
+            raise self.unknown_word(words[0]) if len(words) else UserError("No words to expand.")
         return [(word, 1.0) for word in words] + self.neighbours(known, k, without=words)
 
     @overload
@@ -286,7 +286,7 @@ class Vectors:
         for form in (word, word.lower()):
             if form in self.index:
                 return form
-        return word if self._composed(word) else None
+        return word if self._can_compose(word) else None
 
 
 def _cut(text: str) -> list[str]:

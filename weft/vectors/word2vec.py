@@ -327,7 +327,7 @@ class ThreadLocalRows:
 
 
 def accelerator(settings: Settings) -> Runtime | None:
-    """The GPU that was asked for, if one was; torch is not needed otherwise."""
+    """Return the requested GPU, if any; torch is imported only then."""
     if settings.device == "cpu":
         return None
     from weft.runtime import select_runtime

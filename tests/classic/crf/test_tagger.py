@@ -200,7 +200,7 @@ def test_paths_and_probabilities_come_from_one_reading(tmp_path):
     chain: LinearCRF = part.chains[0]
     asked = [[["shape=Xx", "capital"], ["shape=xx"]], [], [["capital"]]]
     for (path, shares), tags, chances in zip(
-        chain.tagged(asked), chain.predict(asked), chain.marginals(asked), strict=True
+        chain.decode(asked), chain.predict(asked), chain.marginals(asked), strict=True
     ):
         assert [chain.labels[label] for label in path] == tags
         np.testing.assert_array_equal(shares, chances[np.arange(len(path)), path])

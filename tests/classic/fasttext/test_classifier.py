@@ -123,7 +123,7 @@ def test_pieces_of_words_are_fasttexts() -> None:
     assert len(FastTextVocabulary(1, 1_000_003, 1, 1, 1, True).learn(["éab"]).rows) == 1 + 3
     # "ab" shares "<" nothing, "b>" with "b".
     assert len(reading.rows(["ab"]).rows) == 1
-    rows, owners, spans = reading.owned("x éa")
+    rows, owners, spans = reading.text_rows("x éa")
     assert [spans[i] for i in np.unique(owners[:, 0])] == [(2, 4)]
     assert len(rows) == 6
 

@@ -17,7 +17,7 @@ def found(count=5, labels=("river", "money"), layer=None):
         Occurrence(TEXT, 5, 9, labels[i % len(labels)] if labels else "", f"f.tsv:{i + 1}")
         for i in range(count)
     )
-    return Contexts("bank", places, drawn, layer, unread=3)
+    return Contexts("bank", places, drawn, layer, truncated=3)
 
 
 def page(one, name="f.tsv"):

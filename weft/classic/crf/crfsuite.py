@@ -61,7 +61,7 @@ def learn(
 
 
 def _trainer(iterations: int, watch: ProgressCallback) -> Any:
-    """A trainer that tells of each iteration."""
+    """Return a trainer that reports each iteration."""
     try:
         import pycrfsuite
     except ImportError:
@@ -70,7 +70,7 @@ def _trainer(iterations: int, watch: ProgressCallback) -> Any:
             "Install it: pip install 'weft[crf]' (or pip install python-crfsuite)."
         ) from None
 
-    class Told(pycrfsuite.Trainer):
+    class ReportingTrainer(pycrfsuite.Trainer):
         done = 0
 
         def message(self, message: str) -> None:
@@ -87,7 +87,7 @@ def _trainer(iterations: int, watch: ProgressCallback) -> Any:
                         "classic.iterations."
                     )
 
-    return Told(verbose=False)
+    return ReportingTrainer(verbose=False)
 
 
 def read(data: bytes) -> Learned:

@@ -68,10 +68,10 @@ class LinearCRF:
         allowed: Rules | None = None,
         watch: ProgressCallback = no_callback,
     ) -> None:
-        """Learn from sentences whose words have features and a tag each.
+        """Train on sentences whose words have features and a tag each.
 
-        `allowed` is asked, with the labels, which of them may begin, follow each other (from row to
-        column) and end; answers keep to it.
+        `allowed` maps the labels to those that may begin, follow each other (from row to column)
+        and end; predictions respect it.
         """
         _check(sentences, tags)
         settings = (self.l1, self.l2, self.minimum, self.iterations)
@@ -88,7 +88,7 @@ class LinearCRF:
     def predict(self, sentences: Sequence[Features]) -> list[list[str]]:
         """The best allowed tags of each sentence."""
         out: list[list[str]] = [[] for _ in sentences]
-        for places, own in self._grouped(sentences):
+        for places, own in self._group_by_length(sentences):
             for place, path in zip(places, self._viterbi(own).tolist(), strict=True):
                 out[place] = [self.labels[label] for label in path]
         return out
@@ -96,16 +96,16 @@ class LinearCRF:
     def marginals(self, sentences: Sequence[Features]) -> list[np.ndarray]:
         """The probability of each label for each word (T, C) of each sentence."""
         out = [np.zeros((0, len(self.labels))) for _ in sentences]
-        for places, own in self._grouped(sentences):
+        for places, own in self._group_by_length(sentences):
             found = self._marginals(own)  # (T, B, C)
             for row, place in enumerate(places):
                 out[place] = found[:, row]
         return out
 
-    def tagged(self, sentences: Sequence[Features]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def decode(self, sentences: Sequence[Features]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the best label ids (T,) of each sentence and their probabilities (T,)."""
         out = [(np.zeros(0, np.int64), np.zeros(0))] * len(sentences)
-        for places, own in self._grouped(sentences):
+        for places, own in self._group_by_length(sentences):
             paths = self._viterbi(own)  # (B, T)
             shares = self._marginals(own).transpose(1, 0, 2)  # (B, T, C)
             chances = np.take_along_axis(shares, paths[:, :, None], 2)[:, :, 0]  # (B, T)
@@ -172,7 +172,9 @@ class LinearCRF:
         never = np.where(self.rules, 0.0, -np.inf)
         return never[0], never[1], self.transitions + never[2:]
 
-    def _grouped(self, sentences: Sequence[Features]) -> Iterator[tuple[list[int], np.ndarray]]:
+    def _group_by_length(
+        self, sentences: Sequence[Features]
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Sentences of the same length together: their places, and their emissions (T, B, C)."""
         groups: dict[int, list[int]] = {}
         for place, sentence in enumerate(sentences):

@@ -127,7 +127,7 @@ class Tagger(ClassicModel):
         tables = [np.zeros((len(row), len(self.chains)), np.int64) for row in rows]
         probs = [np.ones(table.shape, np.float32) for table in tables]
         for k, (chain, numbers) in enumerate(zip(self.chains, self.numbers, strict=True)):
-            for i, (path, marginals) in enumerate(chain.tagged(shown)):
+            for i, (path, marginals) in enumerate(chain.decode(shown)):
                 tables[i][:, k] = np.array(numbers)[path]
                 probs[i][:, k] = marginals
         return [

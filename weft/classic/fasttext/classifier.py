@@ -215,7 +215,7 @@ class FastText(ClassicModel):
         `direction` (C,) chooses the logits. The contribution of an n-gram is split equally between
         its tokens.
         """
-        rows, owners, spans = self.reading.owned(text)
+        rows, owners, spans = self.reading.text_rows(text)
         added = self.table[rows, : self.width] @ (self.outputs @ direction) / max(len(rows), 1)
         out = []
         for weight, (last, length) in zip(added.tolist(), owners.tolist(), strict=True):
@@ -228,7 +228,7 @@ class FastText(ClassicModel):
 
         It sums the rows of the token and of the n-grams that end at it.
         """
-        rows, owners, spans = self.reading.owned(text)
+        rows, owners, spans = self.reading.text_rows(text)
         vectors = np.zeros((len(spans), self.width), np.float32)
         np.add.at(vectors, owners[:, 0], self.table[rows, : self.width])
         return vectors, np.array(spans, np.int64).reshape(-1, 2)

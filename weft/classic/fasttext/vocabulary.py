@@ -89,7 +89,7 @@ class FastTextVocabulary:
         sizes = np.diff(np.concatenate([[0], ends]))
         return np.diff(sums) / np.maximum(sizes, 1)
 
-    def owned(self, text: str) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+    def text_rows(self, text: str) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
         """The rows of one text, the words of each, and where the words stand in the text.
 
         The words of a row are its last one and their number (rows, 2).

@@ -179,7 +179,7 @@ class _Reader:
         if head != f"\\{order}-grams:":
             raise self._wrong(f"expected \\{order}-grams:, found {head!r}")
         size, words, numbers = sizes[order - 1], array("i"), array("d")
-        begin, known = self.number, self._added if order == 1 else self.ids.__getitem__
+        begin, known = self.number, self._add_word if order == 1 else self.ids.__getitem__
         for i, line in enumerate(islice(self.file, size), 1):
             parts = line.split()
             self.number = begin + i
@@ -204,7 +204,7 @@ class _Reader:
             raise self._wrong(f"{chance:g} and {backoff:g} are no logarithms of a probability")
         return np.frombuffer(words, dtype=np.int32).reshape(size, order), logs
 
-    def _added(self, word: bytes) -> int:
+    def _add_word(self, word: bytes) -> int:
         name = word.decode("utf-8")
         if name in (PAD, BOS, EOS):
             raise self._wrong(f"'{name}' is a mark here; rename that word")

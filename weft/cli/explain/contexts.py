@@ -43,8 +43,8 @@ def compare(
     found = find_contexts(predictor, texts, word, layer, limit)
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
-    if found.unread:
-        message = f"{found.unread} occurrences lie beyond what the model reads"
+    if found.truncated:
+        message = f"{found.truncated} occurrences lie beyond what the model reads"
         typer.echo(f"note: {message}", err=True)
     if found.cut:
         message = f"the first {limit} texts with the word are read; --limit changes that"

@@ -218,10 +218,10 @@ def _show_word(console: "Console", one: "Explanation") -> None:
 
     assert one.at is not None
     line = Text(f"{one.at.step + 1} {one.at.name}  " if one.at.step >= 0 else "")
-    line.append(one.at.said, style="bold").append(f"  {one.sure:.3f}")
-    if one.at.gold and one.at.gold != one.at.said:
+    line.append(one.at.predicted, style="bold").append(f"  {one.sure:.3f}")
+    if one.at.gold and one.at.gold != one.at.predicted:
         line.append(f"  labelled {one.at.gold}", style="red")
-    if one.target != one.at.said:
+    if one.target != one.at.predicted:
         line.append(f"  weighed for {one.target}", style="dim")
     console.print(line)
 

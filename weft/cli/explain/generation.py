@@ -23,10 +23,10 @@ def show_text(
     from rich.text import Text
 
     summary = Text("  ").append(f"{one.answer.score:.3f}", "dim")
-    if found.heard:
+    if found.scored:
         summary = Text("  ").append(f"perplexity {one.answer.value:.4g} a token", "dim")
     console.print(colour_tokens(found, one.text).append_text(summary))
-    if wrong is not None and not found.heard:
+    if wrong is not None and not found.scored:
         right = " | ".join(wrong) if isinstance(wrong, tuple) else str(wrong)
         console.print(Text("right  ", "green").append(right, "not green"))
     if not close:
@@ -55,7 +55,7 @@ def colour_tokens(found: "GenerationTrace", text: str) -> "Text":
     for k, token in enumerate(found.tokens):
         start, end = token.place
         shown = token.text
-        if found.heard:
+        if found.scored:
             shown = text[start:end]
             out.append(text[at:start])
             at = max(at, end)
@@ -95,7 +95,7 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
 
 
 def _has_attention(found: "GenerationTrace") -> bool:
-    return found.attention is not None and not found.heard
+    return found.attention is not None and not found.scored
 
 
 def _steps(console: "Console", found: "GenerationTrace") -> None:

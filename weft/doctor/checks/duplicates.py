@@ -98,7 +98,7 @@ class DuplicateIndex:
                     best[row] = (row, there, pair.score)
         return sorted(best.values())
 
-    def leaked(self, target: int) -> dict[int, bool]:
+    def find_leaks(self, target: int) -> dict[int, bool]:
         """Return texts of the first split that `target` has too: True if exact, False if near."""
         both = (self.first[0] != NO_ROW) & (self.first[target] != NO_ROW)
         here = np.flatnonzero(both)

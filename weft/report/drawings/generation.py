@@ -33,13 +33,13 @@ def draw_tokens(generated: "GenerationTrace", text: str = "") -> Markup:
     out, at = [], 0
     for token in generated.tokens:
         start, end = token.place
-        shown = text[start:end] if generated.heard and end > start else token.text
-        if generated.heard and end > start:
+        shown = text[start:end] if generated.scored and end > start else token.text
+        if generated.scored and end > start:
             out.append(escape(text[at:start]))
             at = end
         out.append(_draw_token(token, shown))
-        out.append(Markup("") if generated.heard else Markup("<wbr>"))
-    kind = "strip tokens heard" if generated.heard else "strip tokens"
+        out.append(Markup("") if generated.scored else Markup("<wbr>"))
+    kind = "strip tokens scored" if generated.scored else "strip tokens"
     return Markup('<span class="{}">{}</span>').format(kind, Markup("").join(out))
 
 
@@ -64,7 +64,7 @@ def token_rows(generated: "GenerationTrace") -> list[TokenRow]:
     out = []
     for t, token in enumerate(generated.tokens):
         attended = ""
-        if generated.attention is not None and not generated.heard and generated.source:
+        if generated.attention is not None and not generated.scored and generated.source:
             weights = generated.attention[:, :, t].mean((0, 1))
             attended = generated.source[int(weights.argmax())]
         others = [(name, prob) for name, prob in token.others if name != token.text][
@@ -108,7 +108,7 @@ def draw_attention(generated: "GenerationTrace") -> dict[str, object] | None:
     weights = generated.attention[:, :, :MAX_TOKENS, :MAX_TOKENS]
     rows = [token.text for token in generated.tokens][: weights.shape[2]]
     columns = list(generated.source)
-    if generated.heard:  # the preceding token attends
+    if generated.scored:  # the preceding token attends
         columns = rows = ["·", *rows[:-1]]
     columns = columns[: weights.shape[3]]
     layers = []

@@ -29,14 +29,14 @@ class Passage:
 
     words: Sequence[Word]
     skipped: int = 0  # words the model has read
-    unread: bool = False  # some words were not read
+    truncated: bool = False  # some words were not read
     read_separately: bool = False  # or were read in another window than the explained word
 
 
 def highlight_words(explanation: Explanation) -> Markup:
     """Highlight each word by its weight; of a long text, only the important passages.
 
-    The exact weight is in each word's tooltip. Unread text is mentioned, not shown.
+    The exact weight is in each word's tooltip. Truncated text is mentioned, not shown.
     """
     parts = [_render_passage(explanation, passage) for passage in select_passages(explanation)]
     body = Markup(" ").join(parts) if parts else Markup('<span style="opacity:.6">no words</span>')
@@ -55,17 +55,17 @@ def select_passages(explanation: Explanation) -> list[Passage]:
     breaks = [i for i, (a, b) in enumerate(pairwise(words), 1) if text[a.end : b.start].strip()]
     cuts = sorted({0, *breaks, *(i for i, _ in shown), *(j for _, j in shown), len(words)})
     windowed = explanation.at is not None  # a long sentence is predicted in windows
-    out, skipped, unread = [], 0, bool(text[: words[0].start].strip())
+    out, skipped, truncated = [], 0, bool(text[: words[0].start].strip())
     for i, j in pairwise(cuts):
-        unread = unread or i in breaks
+        truncated = truncated or i in breaks
         if any(a <= i and j <= b for a, b in shown):
-            out.append(Passage(words[i:j], skipped, unread, windowed))
-            skipped, unread = 0, False
+            out.append(Passage(words[i:j], skipped, truncated, windowed))
+            skipped, truncated = 0, False
         else:
             skipped += j - i
-    unread = unread or bool(text[words[-1].end :].strip())
-    if skipped or unread:
-        out.append(Passage((), skipped, unread, windowed))
+    truncated = truncated or bool(text[words[-1].end :].strip())
+    if skipped or truncated:
+        out.append(Passage((), skipped, truncated, windowed))
     return out
 
 
@@ -93,11 +93,11 @@ def _shown_ranges(words: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def describe_gap(passage: Passage) -> str:
-    """Return '… 312 words …', with a note on unread ones; "" if nothing is left out."""
-    if not passage.skipped and not passage.unread:
+    """Return '… 312 words …', with a note on truncated ones; "" if nothing is left out."""
+    if not passage.skipped and not passage.truncated:
         return ""
     count = f"{passage.skipped:,} word{'s' if passage.skipped != 1 else ''}"
-    if passage.unread:
+    if passage.truncated:
         how = "read separately" if passage.read_separately else "not read"
         return f"… {count}, then some {how} …" if passage.skipped else f"… {how} …"
     return f"… {count} …"

@@ -148,7 +148,7 @@ def _generation_details(study: ExplainRun) -> dict[str, object]:
 
     generated = study.written[0]
     return {
-        "scored": generated.heard,
+        "scored": generated.scored,
         "tokens": generation.draw_tokens(generated, study.examples[0].text),
         "lines": generation.token_rows(generated),
         "has_alternatives": any(token.others for token in generated.tokens),
@@ -215,7 +215,7 @@ def _title(study: ExplainRun, one: Explanation | None) -> str:
 
 def _headline(study: ExplainRun, one: Explanation | None) -> str:
     method = next(iter(study.explanations))
-    if study.written and study.written[0].heard:
+    if study.written and study.written[0].scored:
         if one is None:
             return f"{len(study.examples):,} texts scored by a language model."
         least_likely = min(study.written[0].tokens, key=lambda token: token.prob, default=None)
@@ -238,7 +238,10 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
     if one is not None:
         words = ", ".join(_strongest_words(one))
         because = f", mainly because of {words}" if words else ""
-        if one.target not in (one.at.said if one.at else _format_label(one.answer.value), "number"):
+        if one.target not in (
+            one.at.predicted if one.at else _format_label(one.answer.value),
+            "number",
+        ):
             evidence = f"Evidence for {one.target}: {words or 'none'}."
             return f"{_subject(one)} {_describe_answer(one)}. {evidence}"
         return f"{_subject(one)} {_describe_answer(one)}{because}."
@@ -276,7 +279,7 @@ def _subject(one: Explanation) -> str:
 def _describe_answer(one: Explanation) -> str:
     value = one.answer.value
     if one.at is not None:
-        return f"{one.at.said} ({100 * one.sure:.0f} %)"
+        return f"{one.at.predicted} ({100 * one.sure:.0f} %)"
     if one.answer.structure is not None and isinstance(value, str):  # a span of a passage
         answer = f"“{value}”" if value else "no answer"
         return f"{answer} ({100 * one.answer.score:.0f} %)"

@@ -153,7 +153,7 @@ def print_table(tuned: TuneResult) -> None:
     names = [dimension.key.replace(".", "\n") for dimension in tuned.plan.dimensions]
     for name in ("trial", f"dev\n{metric_name(tuned.metric)}{unit}", *names):
         rows.add_column(name, justify="left" if name == "trial" else "right", overflow="fold")
-    for row in tuned.ranked()[:MAX_TABLE_ROWS]:
+    for row in tuned.best_first()[:MAX_TABLE_ROWS]:
         values = [format_value(row.settings[d.key]) for d in tuned.plan.dimensions]
         rows.add_row(str(row.number), format_metric(row.value, tuned.metric), *values)
     console.print(rows)
@@ -196,7 +196,7 @@ def render_page(tuned: TuneResult, command: Sequence[str]) -> str:
         strip=Markup(charts.plot_restarts(tuned)),
         groups=_restart_groups(tuned),
         importance=[(key, fraction, fraction / most) for key, fraction in tuned.importance.items()],
-        rows=[*tuned.ranked(), *(row for row in tuned.rows if row.state != "complete")],
+        rows=[*tuned.best_first(), *(row for row in tuned.rows if row.state != "complete")],
         failures=[row for row in tuned.rows if row.state in ("failed", "killed")],
         format_value=format_value,
         data=[(k, v) for k in ("train", "dev", "test") if (v := tuned.plan.base["data"].get(k))],

@@ -120,8 +120,8 @@ class Grammar:
         elif kind == "says":
             verb = self._choose(SPEECH_VERBS)
             that: list[Dependent] = [("mark", Leaf("that", "that", "SCONJ", "IN"))]
-            said = _phrase("SBAR", *that * self._flip(0.6), self._clause(0))
-            rest = [("ccomp", said)]
+            complement = _phrase("SBAR", *that * self._flip(0.6), self._clause(0))
+            rest = [("ccomp", complement)]
         elif kind == "wants":
             verb = self._choose(CONTROL_VERBS)
             wanted, inner = self._transitive(depth - 1)
@@ -183,17 +183,17 @@ class Grammar:
 
     def _copular(self, agree: str) -> Phrase:
         """Draw a copular predicate: an adjective or a noun."""
-        negated, said = self._flip(0.3), self._adjective_phrase()
+        negated, predicate = self._flip(0.3), self._adjective_phrase()
         if agree != "Plur" and self._flip(0.25):
             sentiment, _, things = self._choose(SENTIMENTS)
-            said = self._np(
+            predicate = self._np(
                 [("det", article("a"))], noun(self._choose_word(things), sentiment=sentiment)
             )
         elif not negated and self._flip(0.25):  # "not dull but warm" would be another matter
             both = ("cc", conjunction(self._choose(("and", "but"))))
-            said = _phrase("ADJP", said, both, ("conj", self._adjective_phrase()))
+            predicate = _phrase("ADJP", predicate, both, ("conj", self._adjective_phrase()))
         cop = be(self._choose(("Past", "Pres")), agree)
-        return _phrase("VP", ("cop", cop), *self._negation(cop, negated), said)
+        return _phrase("VP", ("cop", cop), *self._negation(cop, negated), predicate)
 
     def _adjective_phrase(self) -> Phrase:
         word, polarity_shift = self._choose(DEGREES)

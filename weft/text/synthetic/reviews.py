@@ -201,7 +201,7 @@ class _ReviewWriter:
             good, bad = self._word(domain[2]), self._word(domain[3])
             pattern = self._choose(_TWINS)
         slots = self._slots(domain)
-        pattern = self._framed(pattern)
+        pattern = self._add_frame(pattern)
         return [
             (_fill(pattern, {**slots, "A": good, "B": bad}), POSITIVE),
             (_fill(pattern, {**slots, "A": bad, "B": good}), NEGATIVE),
@@ -210,7 +210,7 @@ class _ReviewWriter:
     def _single(self, negated: bool) -> list[tuple[str, str]]:
         """Return a pattern with good words and once more with bad ones."""
         domain = self._choose(_DOMAINS)
-        pattern = self._framed(self._choose(_NEGATED if negated else _PLAIN))
+        pattern = self._add_frame(self._choose(_NEGATED if negated else _PLAIN))
         slots = self._slots(domain)
         good = {"G": self._word(domain[2]), "H": self._word(domain[2])}
         bad = {"G": self._word(domain[3]), "H": self._word(domain[3])}
@@ -234,7 +234,7 @@ class _ReviewWriter:
             "worse": self._choose(_WORSE),
         }
 
-    def _framed(self, pattern: str) -> str:
+    def _add_frame(self, pattern: str) -> str:
         return f"{self._choose(_OPENERS)} {pattern} {self._choose(_CLOSERS)} ."
 
     def _word(self, words: str) -> str:

@@ -106,7 +106,7 @@ def means(inputs, ends, rows, first, last, into) -> None:  # type: ignore[no-unt
 
 @compiled
 def fill(table, first, last, width, bound, seed) -> None:  # type: ignore[no-untyped-def]
-    """Uniform random numbers within ±`bound`, the same for a row whoever fills it; then zeros."""
+    """Fill rows with uniform numbers within ±`bound`, independent of the thread; then zeros."""
     state = np.zeros(1, np.uint64)
     for row in range(first, last):
         state[0] = np.uint64(seed) + np.uint64(row) * np.uint64(0xD1342543DE82EF95)
