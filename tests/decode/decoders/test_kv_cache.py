@@ -53,7 +53,7 @@ BEAMS = [
         max_length=13,
         length_normalisation="length",
         length_penalty=1.0,
-        stop="full",
+        early_stopping="full",
     ),
 ]
 

@@ -94,16 +94,20 @@ def test_a_narrow_beam_is_the_slow_one(normalise, alpha, width, coverage):
 def test_search_stops_when_no_hypothesis_can_win():
     tables = Tables(rows=7, vocabulary=5)
     steps = {}
-    for stop in ("exact", "likely", "full"):
+    for stop in ("never", "likely", "full"):
         for best in (1, 3):
             tables.calls.clear()
             settings = SearchSettings(
-                num_beams=3, num_return=best, max_length=101, length_penalty=0.6, stop=stop
+                num_beams=3,
+                num_return=best,
+                max_length=101,
+                length_penalty=0.6,
+                early_stopping=stop,
             )
             run(tables, settings)
             steps[stop, best] = len(tables.calls)
-    assert steps["full", 1] <= steps["likely", 1] <= steps["exact", 3] < 101
-    assert steps["exact", 1] < steps["exact", 3]
+    assert steps["full", 1] <= steps["likely", 1] <= steps["never", 3] < 101
+    assert steps["never", 1] < steps["never", 3]
     assert steps["full", 1] == steps["full", 3]
 
 
@@ -114,7 +118,7 @@ def test_other_ways_to_stop_may_miss_the_best():
     )
     exact = [row[0].score for row in run(tables, settings)]
     for stop in ("full", "likely"):
-        quick = [row[0].score for row in run(tables, replace(settings, stop=stop))]
+        quick = [row[0].score for row in run(tables, replace(settings, early_stopping=stop))]
         assert all(a <= b for a, b in zip(quick, exact, strict=True))
         assert quick != pytest.approx(exact)
 
@@ -187,13 +191,18 @@ def test_greedy_is_a_beam_of_one():
             assert token == logps.index(max(logps))
 
 
-@pytest.mark.parametrize("stop", ["exact", "full"])
+@pytest.mark.parametrize("stop", ["never", "full"])
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_rows_do_not_see_each_other(method, stop):
     """Alone, in any company, with batches that shrink or not, however often one looks."""
     tables = Tables(rows=7, vocabulary=5)
     settings = SearchSettings(
-        method=method, num_beams=3, num_return=3, num_samples=2, max_length=13, stop=stop
+        method=method,
+        num_beams=3,
+        num_return=3,
+        num_samples=2,
+        max_length=13,
+        early_stopping=stop,
     )
     rules = replace(tables.looking(), seeds=[11, 5, 17, 3, 29, 2, 7])
     whole = run(tables, settings, rules)

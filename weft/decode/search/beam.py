@@ -283,8 +283,8 @@ def topk_by_comparison(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     this, other = key[..., None], key[..., None, :]
     precedes = (other > this) | ((other == this) & (position < position[:, None]))  # (..., K, K)
     rank = precedes.sum(-1)  # (..., K)
-    wanted = torch.arange(count, device=values.device)[:, None]  # (count, 1)
-    index = torch.where(rank[..., None, :] == wanted, position, 0).amax(-1)  # (..., count)
+    top_ranks = torch.arange(count, device=values.device)[:, None]  # (count, 1)
+    index = torch.where(rank[..., None, :] == top_ranks, position, 0).amax(-1)  # (..., count)
     # Ranks are unique, so this changes nothing; but compiled kernels also bounds-check idle
     # threads, whose values are out of range.
     index = index.clamp(0, values.shape[-1] - 1)
@@ -369,13 +369,13 @@ def _is_finished(
     best = totals.unflatten(1, shape).amax(2)  # (B, G)
     ranks = pool.rank.unflatten(1, shape)  # (B, G, w)
     # With one group, only the returned hypotheses count; with several, any may be returned.
-    exact = settings.stop == "exact" and settings.num_beam_groups == 1
+    exact = settings.early_stopping == "never" and settings.num_beam_groups == 1
     bar = ranks[..., settings.num_return - 1 if exact else -1]  # (B, G)
-    if settings.stop == "full":
+    if settings.early_stopping == "full":
         finished: Tensor = (bar > -torch.inf) | (best == -torch.inf)  # (B, G)
     else:
         best_length = length
-        if settings.stop == "exact":
+        if settings.early_stopping == "never":
             best_length = length + 1
             if settings.length_penalty > 0:
                 best_length = beams.constraints.limit[:: beams.width]

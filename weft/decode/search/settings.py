@@ -8,7 +8,7 @@ from weft.errors import UserError, unknown_name
 
 Method = Literal["greedy", "beam", "sample"]
 Normalise = Literal["none", "wu", "length"]
-Stop = Literal["exact", "likely", "full"]
+EarlyStopping = Literal["never", "likely", "full"]
 GraphMode = Literal["auto", "compiled", "off"]
 WeightDtype = Literal["float32", "int8"]
 
@@ -29,8 +29,9 @@ class SearchSettings:
     coverage_penalty: float = (
         0.0  # weight of the coverage penalty (Wu et al. 2016); needs attention
     )
-    # exact: no open beam can still win; likely: none would win if it ended now; full: beam is full
-    stop: Stop = "exact"
+    # never: until no open beam can win; likely: until none would win if it ended now; full: until
+    # num_beams hypotheses have ended
+    early_stopping: EarlyStopping = "never"
     num_beam_groups: int = 1  # diverse beam search: groups of num_beams / num_beam_groups beams
     # penalty per earlier group that chose the same token in this step
     diversity_penalty: float = 0.5
@@ -86,10 +87,10 @@ class SearchSettings:
         fix = "above 0; for the most probable token at each step use method = 'greedy'"
         self._require("temperature", self.temperature > 0, fix)
 
-    def _require(self, name: str, good: bool, wanted: str) -> None:
+    def _require(self, name: str, good: bool, requirement: str) -> None:
         # `good` is False for NaN too; _check_type refuses infinity.
         if not good:
-            raise UserError(f"generate.{name} is {getattr(self, name)}; it must be {wanted}.")
+            raise UserError(f"generate.{name} is {getattr(self, name)}; it must be {requirement}.")
 
 
 @cache  # every search builds settings, and resolving hints takes milliseconds
