@@ -18,9 +18,8 @@ from weft.protocols import Decoder, State
 # core: 2.96 s and 658 MB unchunked, 2.66 s and 112 MB with 2**22, 2.55 s and 208 MB with 2**24;
 # recomputing the logits for the gradient, 3.58 s.
 CPU_CHUNK_LOGITS = 2**24
-GPU_CHUNK_LOGITS = (
-    2**29
-)  # the same on a GPU, where a product must be large to be fast: 1 GB in half precision
+# The same on a GPU, where a product must be large to be fast: 1 GB in half precision.
+GPU_CHUNK_LOGITS = 2**29
 VOCABULARY_MULTIPLE = 64  # vocabulary sizes that GPUs multiply well
 
 
@@ -37,8 +36,8 @@ def sequence_loss(
 
     `smoothing` is label smoothing (Szegedy et al. 2016). `counted` (B, T) selects real steps.
     """
-    rows, wanted, count = _select_steps(logits, targets, counted)
-    total = F.cross_entropy(rows.float(), wanted, reduction="sum", label_smoothing=smoothing)
+    rows, gold, count = _select_steps(logits, targets, counted)
+    total = F.cross_entropy(rows.float(), gold, reduction="sum", label_smoothing=smoothing)
     return total, count
 
 
@@ -57,9 +56,9 @@ def chunked_loss(
     forward pass, while the logits exist: as many products as without chunks, none repeated.
     Targets below 0 are ignored.
     """
-    rows, wanted, count = _select_steps(features, targets, counted)
+    rows, gold, count = _select_steps(features, targets, counted)
     size = chunk or _default_chunk(rows)
-    arguments = (rows, weight, bias, wanted, smoothing, size)
+    arguments = (rows, weight, bias, gold, smoothing, size)
     total: Tensor = _TotalLoss.apply(*arguments)  # type: ignore[no-untyped-call]  # not annotated by torch
     return total, count
 
@@ -119,28 +118,28 @@ def _select_steps(
     data: Tensor, targets: Padded, counted: Tensor | None
 ) -> tuple[Tensor, Tensor, int]:
     """Return the scored steps, flattened: (R, …) of the data and (R,) of the targets."""
-    flat, wanted = data.flatten(0, 1), targets.data.flatten()
+    flat, gold = data.flatten(0, 1), targets.data.flatten()
     if counted is not None:
         keep = (counted & targets.mask).flatten().nonzero().squeeze(1)
-        return flat[keep], wanted[keep], len(keep)
+        return flat[keep], gold[keep], len(keep)
     count = int(targets.lengths.sum())
     if targets.full:
-        return flat, wanted, count
+        return flat, gold, count
     # Computed from the lengths on the host, to avoid synchronising with the device.
     steps = torch.arange(targets.data.shape[1])
     keep = (steps < targets.lengths[:, None]).flatten().nonzero().squeeze(1)
     keep = keep.to(data.device, non_blocking=True)
-    return flat[keep], wanted[keep], count
+    return flat[keep], gold[keep], count
 
 
 class _TotalLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Any,  # of autograd: holds whatever is assigned to it
         features: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        wanted: Tensor,
+        gold: Tensor,
         smoothing: float,
         chunk: int,
     ) -> Tensor:
@@ -158,7 +157,7 @@ class _TotalLoss(torch.autograd.Function):
         size = _chunk_rows(chunk, w)
         needed = need_x or need_w or need_b
         for start in range(0, len(x), size):
-            part, ids = x[start : start + size], wanted[start : start + size]
+            part, ids = x[start : start + size], gold[start : start + size]
             if kernel is None:
                 loss, grad = _cross_entropy_backward(_log_probs(part, w, b), ids, smoothing, needed)
             else:
@@ -176,7 +175,7 @@ class _TotalLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
         computed = [next(saved) if have else None for have in ctx.have]
         out = [
@@ -203,7 +202,7 @@ class _TokenLogProbs(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, bias, ids = ctx.saved_tensors
         x, w = features.to(ctx.dtypes[0]), weight.to(ctx.dtypes[1])
         b = None if bias is None else bias.to(ctx.dtypes[1])
@@ -221,22 +220,22 @@ class _TokenLogProbs(torch.autograd.Function):
 
 
 def _cross_entropy_backward(
-    logp: Tensor, ids: Tensor, smoothing: float, wanted: bool
+    logp: Tensor, ids: Tensor, smoothing: float, need_grad: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss of log-probabilities (C, V), and its gradient by logits, in place."""
     counts = (ids >= 0)[:, None]  # (C, 1)
     ignored = (ids < 0).nonzero().squeeze(1)
     ids = ids.clamp(min=0)[:, None]  # (C, 1)
-    right = logp.gather(1, ids)  # (C, 1)
-    loss = -(1 - smoothing) * (right * counts).sum()
+    gold_logp = logp.gather(1, ids)  # (C, 1)
+    loss = -(1 - smoothing) * (gold_logp * counts).sum()
     if smoothing:
         loss = loss - smoothing * (logp.mean(1, keepdim=True) * counts).sum()
-    if not wanted:
+    if not need_grad:
         return loss, logp
     grad = logp.exp_()  # (C, V)
     if smoothing:
         grad -= smoothing / grad.shape[1]
-    grad.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
+    grad.scatter_add_(1, ids, torch.full_like(gold_logp, smoothing - 1))
     return loss, grad.index_fill_(0, ignored, 0.0)
 
 

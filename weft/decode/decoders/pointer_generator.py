@@ -121,15 +121,15 @@ class PointerGenerator(nn.Module, Decoder):
         output = self.decoder.read(inputs.with_data(self._inside(inputs.data)), memory)
         state = self._source_state(memory, source, 0)
         write, copy = self._gates(output, inputs.data, state)  # (B, T)
-        words, wanted = self.decoder.words, targets.data
-        inside = wanted < words.size  # (B, T)
+        words, gold = self.decoder.words, targets.data
+        inside = gold < words.size  # (B, T)
         flat = token_log_probs(
-            output.features.flatten(0, 1), words.weight, words.bias, self._inside(wanted).flatten()
+            output.features.flatten(0, 1), words.weight, words.bias, self._inside(gold).flatten()
         )
         lowest = torch.finfo(flat.dtype).min
-        written = torch.where(inside, flat.view(wanted.shape) + write, lowest)  # (B, T)
+        written = torch.where(inside, flat.view(gold.shape) + write, lowest)  # (B, T)
         assert output.weights is not None
-        same = state.source[:, None] == wanted[:, :, None]  # (B, T, S)
+        same = state.source[:, None] == gold[:, :, None]  # (B, T, S)
         copied = _log((output.weights * same).sum(2), lowest) + copy  # (B, T)
         logps = torch.logaddexp(written, copied.clamp(min=lowest))  # (B, T)
         total = -logps.masked_fill(~targets.mask, 0).sum()

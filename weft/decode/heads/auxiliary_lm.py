@@ -30,8 +30,8 @@ class WithAuxiliaryLM:
         steps = torch.arange(self.ids.shape[1] - 1)
         predicted = (self.states.lengths - 1).clamp(min=0)  # (B,)
         row, step = (steps < predicted[:, None]).nonzero().to(self.ids.device).T  # (K,)
-        right = self.ids[row, step + 1]
-        logps = token_log_probs(self.states.data[row, step], self.table, None, right)  # (K,)
+        next_ids = self.ids[row, step + 1]
+        logps = token_log_probs(self.states.data[row, step], self.table, None, next_ids)  # (K,)
         nats = logps.new_zeros(len(self.ids)).index_add(0, row, -logps)
         return nats / predicted.clamp(min=1).to(nats.device)
 

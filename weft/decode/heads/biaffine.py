@@ -132,9 +132,9 @@ class BiaffineScorer(nn.Module):
         arcs = scores.arcs.float().flatten(0, 1)  # (B*T, S)
         total = F.cross_entropy(arcs, heads.flatten(), ignore_index=IGNORED, reduction="sum")
         label_scores = self.labels(scores, heads).float()  # (n, C)
-        wanted = labels[heads >= 0]  # (n,)
-        total = total + F.cross_entropy(label_scores, wanted, ignore_index=IGNORED, reduction="sum")
-        return total, len(wanted)
+        gold = labels[heads >= 0]  # (n,)
+        total = total + F.cross_entropy(label_scores, gold, ignore_index=IGNORED, reduction="sum")
+        return total, len(gold)
 
     @torch.no_grad()
     def decode(

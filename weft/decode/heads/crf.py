@@ -56,11 +56,11 @@ class CRF(nn.Module):
         return _match_dtype(self._log_partition(emissions), emissions)
 
     def score(self, emissions: Padded, tags: Tensor) -> Tensor:
-        """Return the score of the given sequences (B,); raise a UserError if one is forbidden."""
+        """Return the score of label sequences (B,); raise a UserError if one is forbidden."""
         return _match_dtype(self._score(emissions, tags), emissions)
 
     def loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
-        """Return the summed negative log-likelihood of the given sequences, and their steps."""
+        """Return the summed negative log-likelihood of label sequences, and their steps."""
         # The difference of two large numbers: subtract before casting down.
         total = (self._log_partition(emissions) - self._score(emissions, tags)).sum()
         return _match_dtype(total, emissions), int(emissions.lengths.sum())

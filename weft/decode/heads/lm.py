@@ -67,23 +67,23 @@ class LMOutput:
         return total, count, output.state
 
     @torch.no_grad()
-    def logps(self, target: Tensor, wanted: Tensor) -> Tensor:
-        """Return the log-probabilities (R,) of the wanted (B, T) target tokens, row by row."""
+    def logps(self, target: Tensor, scored: Tensor) -> Tensor:
+        """Return the log-probabilities (R,) of the `scored` (B, T) target tokens, row by row."""
         if not self.head.decoder.needs_masking:
-            return self._log_probs(self.source, target, wanted)
+            return self._log_probs(self.source, target, scored)
         out = target.new_zeros(target.shape, dtype=torch.float32)
         steps = torch.arange(target.shape[1], device=target.device)
         for offset in range(MASK_STRIDE):
             now = self.source.mask & (steps % MASK_STRIDE == offset)  # (B, T)
             masked = self.source.with_data(self.source.data.masked_fill(now, MASK_ID))
-            now = now & wanted
+            now = now & scored
             out[now] = self._log_probs(masked, target, now).float()
-        return out[wanted]
+        return out[scored]
 
-    def _log_probs(self, source: Padded, target: Tensor, wanted: Tensor) -> Tensor:
+    def _log_probs(self, source: Padded, target: Tensor, scored: Tensor) -> Tensor:
         decoder, words = self.head.decoder, self.head.decoder.words
         features = (decoder.backward_features if self.back else decoder.features)(source)
-        return token_log_probs(features[wanted], words.weight, words.bias, target[wanted])
+        return token_log_probs(features[scored], words.weight, words.bias, target[scored])
 
 
 class LanguageModelHead(nn.Module, DecoderHead):

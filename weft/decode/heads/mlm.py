@@ -36,26 +36,26 @@ class MLMOutput:
         The sum over rows lets micro-batches add up: each knows the number of masked tokens of the
         whole batch.
         """
-        wanted, head = MLMLabels.of(target), self.head
-        features = head.features(self._at(wanted.positions))[None]  # (1, B*M, E)
-        targets = Padded(wanted.ids.reshape(1, -1), torch.tensor([features.shape[1]]))
+        labels, head = MLMLabels.of(target), self.head
+        features = head.features(self._at(labels.positions))[None]  # (1, B*M, E)
+        targets = Padded(labels.ids.reshape(1, -1), torch.tensor([features.shape[1]]))
         total, _ = chunked_loss(features, head.table.weight, head.bias, targets)
-        total = total * (wanted.num_rows[0] / wanted.num_masked[0].clamp(min=1))
+        total = total * (labels.num_rows[0] / labels.num_masked[0].clamp(min=1))
         if head.next is not None:
             logits = self.next_sentence_logits()  # (B, 2)
-            total = total + F.cross_entropy(logits, wanted.is_random_next, reduction="sum")
+            total = total + F.cross_entropy(logits, labels.is_random_next, reduction="sum")
         return total, len(target)
 
     @torch.no_grad()
     def score_rows(self, target: Tensor) -> Tensor:
         """Return (B, 6) per row: nats, count and correct predictions of masked tokens; then the
         same three of next-sentence prediction."""
-        wanted, head = MLMLabels.of(target), self.head
-        scored = wanted.ids >= 0  # (B, M)
-        ids = wanted.ids[scored]  # (K,)
+        labels, head = MLMLabels.of(target), self.head
+        scored = labels.ids >= 0  # (B, M)
+        ids = labels.ids[scored]  # (K,)
         out = self.vector.new_zeros(len(target), 6, dtype=torch.float64)
         owner = scored.nonzero()[:, 0]  # (K,)
-        states = self._at(wanted.positions).unflatten(0, scored.shape)[scored]  # (K, H)
+        states = self._at(labels.positions).unflatten(0, scored.shape)[scored]  # (K, H)
         size = max(MAX_LOGITS // head.bias.numel(), 1)
         for i in range(0, len(ids), size):
             logp = head.logps(states[i : i + size])  # (C, V)
@@ -66,14 +66,14 @@ class MLMOutput:
             out[:, :3].index_add_(0, owner[i : i + size], row.double())
         if head.next is not None:
             logits = self.next_sentence_logits()  # (B, 2)
-            out[:, 3] = F.cross_entropy(logits, wanted.is_random_next, reduction="none").double()
+            out[:, 3] = F.cross_entropy(logits, labels.is_random_next, reduction="none").double()
             out[:, 4] = 1
-            out[:, 5] = (logits.argmax(1) == wanted.is_random_next).double()
+            out[:, 5] = (logits.argmax(1) == labels.is_random_next).double()
         return out
 
     @torch.no_grad()
     def words(self, rows: Tensor, steps: Tensor) -> Tensor:
-        """Return log-probabilities (K, V) of all words at the given rows and steps, each (K,)."""
+        """Return log-probabilities (K, V) of all words at `rows` and `steps`, each (K,)."""
         return self.head.logps(self.states.data[rows, steps])
 
     def next_sentence_logits(self) -> Tensor:

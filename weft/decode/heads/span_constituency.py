@@ -84,7 +84,7 @@ class SpanScorer(nn.Module):
             return SpanBoundaries(self.first(self.dropout(gaps)), states.lengths)
 
     def scores(self, boundaries: SpanBoundaries, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return label scores (n, C) of the given spans."""
+        """Return label scores (n, C) of spans."""
         spans = boundaries.data[row, end] - boundaries.data[row, start]  # (n, M)
         with torch.autocast(spans.device.type, enabled=False):
             scores: Tensor = self.second(self.norm(spans + self.bias).relu())  # (n, C)
@@ -100,11 +100,11 @@ class SpanScorer(nn.Module):
         trees are scored again, with gradient.
         """
         all_spans = _all_spans(boundaries)
-        right = self._gold_labels(boundaries, gold, all_spans)
-        best, label = self._best(boundaries, all_spans, right)
+        gold_labels = self._gold_labels(boundaries, gold, all_spans)
+        best, label = self._best(boundaries, all_spans, gold_labels)
         index, owner = _search_trees(best, boundaries.lengths, threads)
         chosen = label[index]  # (n,)
-        wrong = (chosen != right[index]).float()
+        wrong = (chosen != gold_labels[index]).float()
         margin = wrong.new_zeros(len(gold)).index_add(0, owner, wrong)  # (B,)
         margin = margin + self._tree_scores(boundaries, all_spans, index, chosen)
         real = (gold[:, :, 1] >= 0) & (gold[:, :, 0] >= 0)
@@ -136,11 +136,15 @@ class SpanScorer(nn.Module):
 
     @torch.no_grad()
     def _best(
-        self, boundaries: SpanBoundaries, all_spans: tuple[Tensor, ...], right: Tensor | None = None
+        self,
+        boundaries: SpanBoundaries,
+        all_spans: tuple[Tensor, ...],
+        gold_labels: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the best score (N,) and label (N,) of every span; wrong labels gain 1 if `right`.
+        """Return the best score (N,) and label (N,) of every span.
 
-        A span may stay unlabelled, except a whole sentence of several words.
+        With `gold_labels`, every wrong label gains 1. A span may stay unlabelled, except a whole
+        sentence of several words.
         """
         row, start, end = all_spans
         lengths = boundaries.lengths.to(row.device)
@@ -151,11 +155,11 @@ class SpanScorer(nn.Module):
             scores = self.scores(boundaries, row[part], start[part], end[part])  # (n, C)
             empty = scores.new_zeros(len(scores), 1)
             scores = torch.cat([scores, empty], dim=1)  # (n, C+1)
-            if right is not None:
-                wanted = right[part]
+            if gold_labels is not None:
+                gold_label = gold_labels[part]
                 # NO_LABEL, -1, is the last column; an unseen label has none: all are wrong.
-                seen = (wanted != UNSEEN_LABEL).float()[:, None]
-                column = torch.where(wanted < 0, scores.shape[1] - 1, wanted)[:, None]
+                seen = (gold_label != UNSEEN_LABEL).float()[:, None]
+                column = torch.where(gold_label < 0, scores.shape[1] - 1, gold_label)[:, None]
                 scores = (scores + 1).scatter_add(1, column, -seen)
             whole = (start[part] == 0) & (end[part] == lengths[row[part]]) & (end[part] > 1)
             scores[:, -1].masked_fill_(whole, -torch.inf)

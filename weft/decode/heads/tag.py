@@ -38,13 +38,13 @@ class TagOutput:
         words = int(self.columns[0].lengths.sum())
         for k, (logits, chain) in enumerate(zip(self.columns, self.chains, strict=True)):
             steps, size = logits.data.shape[1:]
-            wanted = target[:, :steps, k]  # (B, T)
+            gold = target[:, :steps, k]  # (B, T)
             if chain is not None:
-                total = total + chain.loss(logits, wanted)[0]
+                total = total + chain.loss(logits, gold)[0]
                 continue
-            wanted = wanted.masked_fill(wanted >= size, -1)
+            gold = gold.masked_fill(gold >= size, -1)
             total = total + F.cross_entropy(
-                logits.data.float().transpose(1, 2), wanted, reduction="sum", ignore_index=-1
+                logits.data.float().transpose(1, 2), gold, reduction="sum", ignore_index=-1
             )
         return total, words
 

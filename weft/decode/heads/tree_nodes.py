@@ -27,8 +27,8 @@ class TreeNodeOutput:
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
         """Return the summed loss of labels (B, T, ·), unlabelled nodes excluded, and all nodes."""
         logits = self.labels.data.float().transpose(1, 2)  # (B, C, T)
-        wanted = target[:, : logits.shape[2], 0].clamp(min=-1)
-        total = F.cross_entropy(logits, wanted, reduction="sum", ignore_index=-1)
+        gold = target[:, : logits.shape[2], 0].clamp(min=-1)
+        total = F.cross_entropy(logits, gold, reduction="sum", ignore_index=-1)
         return total, int(self.labels.lengths.sum())
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -111,8 +111,8 @@ def advance(
     length = time + 1 - constraints.forced  # (N,)
     over = (token == eos) | (length >= constraints.limit)  # (N,)
     if force is not None and forced is not None:
-        inside, wanted = force
-        token = torch.where(inside, wanted, token)  # (N,)
+        inside, forced_token = force
+        token = torch.where(inside, forced_token, token)  # (N,)
         gained = torch.where(inside, forced, gained)  # (N,)
         over, stuck = over & ~inside, stuck & ~inside | forced.isnan()
     run.tokens.index_copy_(1, time, token[:, None])
