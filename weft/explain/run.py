@@ -143,7 +143,7 @@ def _gold_span(predictor: Predictor, example: Example, answer: Answer) -> Annota
     """The right answer to a question, where it is known."""
     if not isinstance(example.label, GoldAnswers):
         return None
-    return predictor.task.gold(example, predictor.space, answer)  # type: ignore[attr-defined]
+    return predictor.task.gold(example, predictor.space, answer)
 
 
 def _explain_generation(

@@ -6,7 +6,7 @@ T words   C choices   F shares of the words
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
+from weft.tasks.tag import Tag
+from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
@@ -211,10 +213,15 @@ class _ColumnChoices:
     gold: Sequence[str]
 
 
+def _tag_space(predictor: Predictor) -> TagSpace:
+    assert isinstance(predictor.space, TagSpace)
+    return predictor.space
+
+
 def _column_choices(
     predictor: Predictor, example: Example, answer: Answer, column: str
 ) -> _ColumnChoices:
-    predicted, space = answer.structure, cast(Any, predictor.space)
+    predicted, space = answer.structure, _tag_space(predictor)
     assert predicted is not None
     right = gold_annotation(predictor, example)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
@@ -246,8 +253,9 @@ def _learned_tags(predictor: Predictor, predicted: Annotation, column: int) -> l
     tags = [tag.split(" ")[column] for tag in predicted.tags]
     if predicted.kind != "spans":
         return tags
-    given, learned = cast(Any, predictor.task).scheme, cast(Any, predictor.space).scheme
-    return schemes.convert(tags, given or learned, learned, "repair")
+    assert isinstance(predictor.task, Tag)
+    learned = _tag_space(predictor).scheme
+    return schemes.convert(tags, predictor.task.scheme or learned, learned, "repair")
 
 
 def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoices) -> WordProbs:

@@ -59,7 +59,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
 
 def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor, dict[str, Any]]:
     """Return a checkpoint as a model, and the record of its conversion."""
-    section, space = _task_and_labels(checkpoint)
+    section, labels = _task_and_labels(checkpoint)
     data = {"max_tokens": checkpoint.sentence.max_tokens} if checkpoint.sentence else {}
     tokenizer = checkpoint.tokenizer
     sections = {
@@ -69,12 +69,12 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
         "data": data,
     }
     full = resolve_config(Config(sections))
-    made: Any = build_task(full)
-    known = made.load_space({**space, **_lm_vocabulary(checkpoint)})
+    task = build_task(full)
+    space = task.load_space({**labels, **_lm_vocabulary(checkpoint)})
     weights = checkpoint.weights()
 
     def make() -> Model:
-        return build_model(full, vocabulary_size=len(tokenizer), outputs=known.size)
+        return build_model(full, vocabulary_size=len(tokenizer), outputs=space.size)
 
     given = (weights.ours, str(checkpoint.network), weights.theirs)
     load_weights(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)
@@ -87,7 +87,7 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
     runtime = select_runtime(device)
     model.to(runtime.device)
     engine = NeuralEngine(model, make_indexer(model, tokenizer, *limits), runtime)
-    predictor = Predictor(engine, made, known, full)
+    predictor = Predictor(engine, task, space, full)
     record = {
         "parameters": predictor.parameters,
         "notes": notes,

@@ -162,7 +162,8 @@ class SplitTokeniser:
         self, target: Any, window: PassageWindow, example: Example, name: str
     ) -> Any:
         """Return the steps of an answer in a row; None if the row cannot be trained on."""
-        task: Any = self.task
+        task = self.task
+        assert isinstance(task, ExtractiveQA)
         steps = task.locate_answer(target, window.spans)
         if name == "train" and steps[0] >= 0:
             (first, last), ((start, end),) = steps.tolist(), target.tolist()

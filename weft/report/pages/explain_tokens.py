@@ -77,4 +77,4 @@ def _find_crf(predictor: Predictor, one: Explanation) -> Any:
     crfs = () if model is None else model.head.crfs
     if one.at is None or not crfs:
         return None
-    return crfs[predictor.space.names.index(one.at.column)]  # type: ignore[attr-defined]
+    return crfs[predictor.space.names.index(one.at.column)]
