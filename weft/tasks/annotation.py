@@ -1,4 +1,4 @@
-"""Linguistic annotations of a text, predicted or gold; drawings are made from them."""
+"""Linguistic annotations of a text, predicted or gold, for scoring and drawing."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +18,15 @@ class Decoded:
     """The decoded prediction for one sentence, as numbers."""
 
     table: np.ndarray  # (T, K) tags and heads of words, or spans, or labels of nodes
-    probs: np.ndarray  # how probable each is
+    probs: np.ndarray  # the probability of each
     words: tuple[str, ...] = ()
     places: tuple[CharSpan, ...] = ()
-    tree: Tree | None = None  # the tree it was read along, where the model reads trees
-    fields: tuple[tuple[str, str], ...] = ()  # the record it was read from, where it was one
+    tree: Tree | None = None  # the input tree, if the model reads trees
+    fields: tuple[tuple[str, str], ...] = ()  # the input record, if it was one
 
     @property
     def score(self) -> float:
-        """The geometric mean of the probabilities; 1 where there is nothing to be unsure of."""
+        """The geometric mean of the probabilities; 1 if there are none."""
         if not self.probs.size:
             return 1.0
         return float(np.exp(np.log(np.maximum(self.probs, 1e-12)).mean()))
@@ -34,13 +34,13 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Annotation:
-    """One sentence with its tags, spans, arcs or tree; what the task does not say is empty."""
+    """One sentence with its tags, spans, arcs or tree; the other fields are empty."""
 
     kind: str  # "tags", "spans", "arcs", "constituents", "nodes" or "answer"
-    words: tuple[str, ...]  # of an answer in a passage its text, as one
+    words: tuple[str, ...]  # for an answer in a passage, its text as one word
     places: tuple[CharSpan, ...] = ()
-    text: str = ""  # what places count in; empty: the words with spaces between them
-    tags: tuple[str, ...] = ()  # one a word; of several columns joined by spaces
+    text: str = ""  # that offsets refer to; empty: the words joined by spaces
+    tags: tuple[str, ...] = ()  # one a word; several columns are joined by spaces
     spans: tuple[tuple[int, int, str], ...] = ()  # characters from, up to, label
     heads: tuple[int, ...] = ()  # one a word, counted from 1; 0 the root
     relations: tuple[str, ...] = ()  # one a word

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 
 MAX_LISTED_LABELS = 20  # labels listed in a message
-INSPECTED_EXAMPLES = 1000  # examples whose labels say whether texts have several
+INSPECTED_EXAMPLES = 1000  # examples from which `multi_label` is inferred
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Classify(Task[ClassSpace]):
         }
 
     def space(self, examples: Iterable[Example]) -> ClassSpace:
-        """The labels that occur, sorted; numbers by value when every label is one."""
+        """Return the labels, sorted; by value if every label is a number."""
         seen = LabelCheck("label")
         entries = {name for e in examples if seen.count(e) for name in self._names(e)}
         seen.check()
@@ -115,7 +115,7 @@ class Classify(Task[ClassSpace]):
         return space
 
     def target(self, example: Example, space: ClassSpace) -> np.ndarray | int:
-        """The label's index, or a row of C zeros and ones."""
+        """Return the label's index, or a row of C zeros and ones."""
         if example.label is None or example.label == "":
             raise LabelCheck("label").missing(example)
         picked = [self._look_up(name, example, space) for name in self._names(example)]
@@ -126,7 +126,7 @@ class Classify(Task[ClassSpace]):
         return row
 
     def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
-        """Cross-entropy, or binary cross-entropy summed over the labels; counted in texts."""
+        """Return cross-entropy, or binary cross-entropy summed over the labels, and the texts."""
         loss = self._label_loss(without_auxiliary(scores), batch)
         return add_auxiliary_loss(loss, scores, self.auxiliary)
 
@@ -144,10 +144,10 @@ class Classify(Task[ClassSpace]):
         return Loss(total, len(scores))
 
     def answers(self, scores: np.ndarray, space: ClassSpace) -> list[Answer]:
-        """The best label with its probability; of several, the set with that of the whole set.
+        """Return the best label and its probability, or a set of labels, which may be empty.
 
-        Several labels come most probable first and may be none; their score is the probability
-        that exactly this set is right when the labels are independent.
+        A set is ordered by probability; its score is the probability that exactly this set is
+        right if the labels are independent.
         """
         probs = self.probabilities(scores)  # (n, C)
         if self.multi_label:
@@ -159,7 +159,7 @@ class Classify(Task[ClassSpace]):
         ]
 
     def predict_targets(self, scores: np.ndarray, space: ClassSpace) -> np.ndarray:
-        """The best label's index (n,), or rows of zeros and ones (n, C)."""
+        """Return the best label's index (n,), or rows of zeros and ones (n, C)."""
         predicted: np.ndarray
         if self.multi_label:
             predicted = (self.probabilities(scores) >= space.threshold).astype(np.int64)
@@ -168,7 +168,7 @@ class Classify(Task[ClassSpace]):
         return predicted
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
+        """Return scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
         scores = np.asarray(scores, dtype=np.float64)
         probs: np.ndarray
         if self.multi_label:
@@ -179,7 +179,7 @@ class Classify(Task[ClassSpace]):
         return probs
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
-        """Several labels: the threshold with the best micro-F1 on held-out scores."""
+        """Set the threshold of several labels with the best micro-F1 on held-out scores."""
         if not self.multi_label or not np.any(targets):
             return space
         threshold = best_threshold(self.probabilities(scores).ravel(), np.ravel(targets) > 0)
@@ -225,9 +225,9 @@ class Classify(Task[ClassSpace]):
 
 
 def best_threshold(probs: np.ndarray, right: np.ndarray) -> float:
-    """The cut with the highest F1, half-way between two neighbouring probabilities.
+    """Return the cut with the highest F1, half-way between two neighbouring probabilities.
 
-    Of cuts that are equally good the one nearest 0.5 wins. One sort tries every distinct cut.
+    Of equally good cuts the one nearest 0.5 wins. One sort tries every distinct cut.
     """
     order = np.argsort(-probs, kind="stable")
     probs, right = probs[order], right[order]
@@ -242,7 +242,7 @@ def best_threshold(probs: np.ndarray, right: np.ndarray) -> float:
 
 
 def _answer_label_set(row: np.ndarray, space: ClassSpace) -> Answer:
-    """Every label over the threshold, most probable first."""
+    """Return every label above the threshold, most probable first."""
     chosen = row >= space.threshold
     order = np.argsort(-row, kind="stable")
     value = tuple(space.entries[i] for i in order.tolist() if chosen[i])
@@ -251,7 +251,7 @@ def _answer_label_set(row: np.ndarray, space: ClassSpace) -> Answer:
 
 
 def _sort_key(entries: Iterable[str]) -> Callable[[str], tuple[float, str]]:
-    """Sort by value when every label is a number, by letter otherwise."""
+    """Return a key that sorts by value if every label is a number, else by letter."""
     if all(_is_number(entry) for entry in entries):
         return lambda entry: (float(entry), entry)
     return lambda entry: (0.0, entry)

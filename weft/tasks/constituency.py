@@ -68,7 +68,7 @@ class Constituency(StructuredTask[TagSpace]):
         )
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The example with a bare tree, and the words of it."""
+        """Return the example with its tree stripped, and the tree's words."""
         tree = example.tree
         if tree is None:
             if not self.bits:
@@ -93,7 +93,7 @@ class Constituency(StructuredTask[TagSpace]):
         )
 
     def space(self, examples: Iterable[Example]) -> TagSpace:
-        """The labels of constituents, chains of single children as one, and those of words."""
+        """Return the labels of constituents, unary chains as one, and the tags of words."""
         labels: set[str] = set()
         words: set[str] = set()
         for example in examples:
@@ -110,7 +110,7 @@ class Constituency(StructuredTask[TagSpace]):
         return TagSpace.from_json(saved, extra_columns=2)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
-        """(max(T, K), 4) in each line the tag of a word; label, start and end of a span."""
+        """Return (max(T, K), 4): per row the tag of a word; label, start and end of a span."""
         tree = _tree_of(example)
         found, names = tree_to_spans(tree), pos_tags(tree)
         out = np.full((max(len(found), len(names)), 4), EMPTY_CELL, np.int64)
@@ -120,7 +120,7 @@ class Constituency(StructuredTask[TagSpace]):
         return out
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
-        """Each tree in brackets; without a word there is none."""
+        """Return each tree in brackets; "" without words."""
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
@@ -156,7 +156,7 @@ class Constituency(StructuredTask[TagSpace]):
 class ConstituencyMetric:
     """Labelled brackets as evalb counts them, and words with the right tag.
 
-    What is punctuation, and so not counted, is for both trees what the right one says.
+    Punctuation is not counted; the gold tree decides what is punctuation.
     """
 
     def __init__(self, space: TagSpace) -> None:
@@ -193,7 +193,7 @@ def _tree_of(example: Example) -> Tree:
 
 
 def _read_table(table: np.ndarray, space: TagSpace) -> tuple[list[Span], list[str]]:
-    """The labelled spans and the tags in a table."""
+    """Return the labelled spans and the tags of a table."""
     labelled = [
         Span(space.name(CONSTITUENT, label), start, end)
         for label, start, end in table[table[:, 2] >= 0, 1:].tolist()

@@ -1,4 +1,4 @@
-"""Answer spans: a question and a passage -> the stretch of the passage that answers, or none.
+"""Extractive question answering: a question and a passage -> a span of the passage, or none.
 
 n questions
 """
@@ -52,7 +52,7 @@ class QASpace(LabelSpace):
 
 
 class PassageWindow(NamedTuple):
-    """One row of a passage: which question it belongs to, and where its steps stand."""
+    """One row of a passage: its question, and the character offsets of its steps."""
 
     text: int
     passage: str
@@ -61,15 +61,15 @@ class PassageWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerSpan:
-    """The best span over all windows of a passage, and how good "no answer" is."""
+    """The best span over all windows of a passage, and the score of "no answer"."""
 
     passage: str
     start: int
     end: int
     score: float  # of first and last step, added: comparable between windows
     nothing: float  # the lowest of "no answer" over the windows; -inf where it is not possible
-    prob: float  # the share of this span among all, those of other windows too
-    no_answer_prob: float  # and that of "no answer"
+    prob: float  # of this span among all spans of all windows
+    no_answer_prob: float
 
     @property
     def text(self) -> str:
@@ -107,7 +107,7 @@ def _choose_span(rows: Sequence[tuple[PassageWindow, SpanScores]]) -> AnswerSpan
 
 @register("task", "span")
 class ExtractiveQA(TextPairTask[QASpace]):
-    """The stretch of a passage that answers a question: extractive question answering.
+    """The span of a passage that answers a question: extractive question answering.
 
     Answers have at most `max_answer_tokens` tokens. With `no_answer` some questions have none;
     how sure the model must be to say so is tuned on dev. Of several right answers the one given
@@ -129,14 +129,14 @@ class ExtractiveQA(TextPairTask[QASpace]):
 
     @staticmethod
     def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
-        """Allow unanswerable questions if one of the first is, unless the setting is given."""
+        """Infer `no_answer` from the first questions, unless configured."""
         if "no_answer" in settings:
             return {}
         first = (example.label for example in islice(examples, INSPECTED_QUESTIONS))
         return {"no_answer": any(label == GoldAnswers() for label in first)}
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The example with its answers found in the passage; without any, only if that may be."""
+        """Return the example with its answers located in the passage."""
         example = super().prepare(example, tally)
         label, passage = example.label, example.other or ""
         if label is None:
@@ -159,7 +159,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
         return example
 
     def space(self, examples: Iterable[Example]) -> QASpace:
-        """Nothing is learned of the answers but that there are some."""
+        """Return the limits of answers; raise a UserError if no question has an answer."""
         file, some = "input", False
         for example in examples:
             file = example.file or file
@@ -191,20 +191,20 @@ class ExtractiveQA(TextPairTask[QASpace]):
         return label
 
     def target(self, example: Example, space: QASpace) -> np.ndarray:
-        """(1, 2) the characters from and up to of the answer that is learned; (0, 2) for none."""
+        """Return the character offsets (1, 2) of the answer to learn; (0, 2) for none."""
         answers = self._answers(example)
         given = Counter(zip(answers.starts, answers.texts, strict=True))  # the first of equals wins
         best = given.most_common(1)
         return np.array([[s, s + len(t)] for (s, t), _ in best], np.int64).reshape(-1, 2)
 
     def find_reference(self, example: Example) -> tuple[str, ...]:
-        """All answers that are right, as they stand in the file."""
+        """Return all reference answers as they are in the file."""
         return self._answers(example).texts
 
     def locate_answer(self, target: np.ndarray, spans: np.ndarray) -> np.ndarray:
-        """(2,) the first and last step that hold an answer, by the places of the steps of a row.
+        """Return the first and last step (2,) of an answer, by the offsets of the steps of a row.
 
-        It is [-1, -1] where there is none, or not the whole of it.
+        They are [-1, -1] without an answer, or if the row does not contain all of it.
         """
         none = np.full(2, -1, np.int64)
         real = np.flatnonzero(spans[:, 1] > spans[:, 0])
@@ -220,7 +220,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
         return Loss(*scores.loss(batch.target))
 
     def answers(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[Answer]:
-        """The text of each answer, "" for none, with its probability and its place."""
+        """Return the text of each answer, "" for none, with its probability and offsets."""
         return [self._answer(one, space) for one in scores]
 
     def _answer(self, decoded: AnswerSpan, space: QASpace) -> Answer:
@@ -256,7 +256,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
     def tune(
         self, scores: Sequence[AnswerSpan], targets: Sequence[Sequence[str]], space: QASpace
     ) -> QASpace:
-        """The threshold of "no answer" with the highest F1 on held-out questions."""
+        """Set the threshold of "no answer" with the highest F1 on held-out questions."""
         if not self.no_answer or not len(scores):
             return space
         f1 = np.array([
@@ -271,14 +271,14 @@ class ExtractiveQA(TextPairTask[QASpace]):
 
 
 def annotate_passage(passage: str, *places: tuple[int, int]) -> Annotation:
-    """A passage with its answer, if it has one, for drawing."""
+    """Return a passage with its answer, if any, for drawing."""
     texts = tuple(passage[start:end] for start, end in places)
     spans = tuple((start, end, ANSWER_LABEL) for start, end in places)
     return Annotation(ANSWER_LABEL, texts, text=passage, spans=spans)
 
 
 def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
-    """The cut with the highest mean where those up to it are answered and those beyond are not.
+    """Return the margin up to which questions are answered that gives the highest mean score.
 
     It lies half-way between two neighbouring margins; of equally good ones the nearest to 0 wins.
     """
@@ -294,5 +294,5 @@ def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray
 
 
 def locate_question(example: Example) -> str:
-    """'file:line: question …': many questions stand on one line."""
+    """Return 'file:line: question …', because one line can hold many questions."""
     return f"{example.where}: question '{example.id}'" if example.id else example.where

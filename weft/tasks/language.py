@@ -1,4 +1,4 @@
-"""Language modelling: how probable each token of a text is after those before it.
+"""Language modelling: the probability of each token of a text, given the tokens before it.
 
 T tokens of a text, with the one that ends it   W pieces of a token
 """
@@ -70,16 +70,16 @@ class LMVocabulary(TargetVocabulary):
 
     @cached_property
     def unknown(self) -> int:
-        """The id of all words that have none of their own; -1: every word has, as in GPT-2."""
-        found = self.tokenizer.unknown
-        return found if self.tokenizer.vocabulary[found] in (UNK, "[UNK]") else -1
+        """The id of out-of-vocabulary words; -1 if there are none, as in GPT-2."""
+        unknown = self.tokenizer.unknown
+        return unknown if self.tokenizer.vocabulary[unknown] in (UNK, "[UNK]") else -1
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids (T,) of each text, with the one that ends it."""
+        """Return the ids (T,) of each text, EOS included."""
         return [self._add_end(ids) for ids in self.tokenizer.ids(texts)]
 
     def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[CharSpan, ...]]]:
-        """The same, each with the characters that it stands for; what ends a text has none."""
+        """Return the ids of each text and their character offsets; those of EOS are empty."""
         out = []
         for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True):
             places = [(start, end) for start, end in tokens.spans.tolist()]
@@ -89,7 +89,7 @@ class LMVocabulary(TargetVocabulary):
         return out
 
     def token_strings(self, texts: Sequence[str]) -> list[tuple[np.ndarray, list[str]]]:
-        """The ids (T,) of each text with its tokens as they stand there; what ends it is empty."""
+        """Return the ids (T,) of each text with its tokens as text; EOS is empty."""
         end = [""] if self.lines else []
         return [
             (self._add_end(tokens.ids), [text[a:b] for a, b in tokens.spans.tolist()] + end)
@@ -102,7 +102,7 @@ class LMVocabulary(TargetVocabulary):
         pieces: Callable[[list[str]], Sequence[Sequence[int]]],
         width: int,
     ) -> list[np.ndarray]:
-        """The tokens (T, 1+W) of each text, an id and sub-tokens each: see `append_subtokens`."""
+        """Return the tokens (T, 1+W) of each text: an id and sub-tokens (`append_subtokens`)."""
         return [
             append_subtokens(ids, pieces(words), width) for ids, words in self.token_strings(texts)
         ]
@@ -165,7 +165,7 @@ class LanguageModelling(Task[LMVocabulary]):
             raise UserError(f"The model's words are damaged: {error!r}. Train again.") from error
 
     def target(self, example: Example, space: LMVocabulary) -> np.ndarray:
-        """(2,) the words and characters of the text, which its cost is divided by."""
+        """Return the number (2,) of words and characters, by which the cost is divided."""
         right = self.find_reference(example)
         return np.array([right.words, right.characters], np.int64)
 
@@ -203,7 +203,7 @@ class LanguageModelling(Task[LMVocabulary]):
 class LMMetric(Perplexity):
     """Perplexity of texts whose length may also be given as rows of words and characters.
 
-    `back` holds what the same texts cost a model that reads them from the end, where one does.
+    `backward` holds the cost of the same texts read from the end, if the model does that.
     """
 
     backward: "LMMetric | None" = None

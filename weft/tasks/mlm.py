@@ -1,4 +1,4 @@
-"""Filling in hidden words, and telling what follows: how BERT is pre-trained on raw text.
+"""Masked language modelling and next-sentence prediction: how BERT is pre-trained on raw text.
 
 D documents
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 MASK_PATTERN = re.compile(r"\[MASK\]|<mask>")
 MAX_NATS = 700.0  # nats a token: e to this is still a number
-EVALUATION_SEED = 0  # of what is hidden where a model is measured: always the same
+EVALUATION_SEED = 0  # of the masks in evaluation: always the same
 
 
 @dataclass(frozen=True)
 class FilledMasks:
-    """A text with blanks, and for each the words that fit best with their probabilities."""
+    """A text with masks, and for each the most probable words with their probabilities."""
 
     text: str
     blanks: tuple[tuple[tuple[str, float], ...], ...]
@@ -81,7 +81,7 @@ class MLMEngine(Protocol):
 
 
 def require_mask(text: str, where: str) -> str:
-    """The text, or a UserError where it has words and no blank among them."""
+    """Return the text, or raise a UserError if it has words but no mask."""
     if text.strip() and not MASK_PATTERN.search(text):
         others = f", or {SKIP_HINT}" if ":" in where else ""  # of a file
         raise UserError(
@@ -139,7 +139,7 @@ class MaskedLM(Task[MLMVocabulary]):
 
     @property
     def longest(self) -> int:
-        """The widest window that a model of it must read."""
+        """The widest window that the model must read."""
         return max(self.window, self.long_window) if self.long_share else self.window
 
     def target_texts(self, examples: Iterable[Example]) -> Iterator[str]:
@@ -258,14 +258,14 @@ def _perplexity_answer(stats: MLMStats) -> Answer:
 
 
 def _fill_answer(filled: FilledMasks) -> Answer:
-    """The text with the best word in every blank; a piece of a word joins what is before it."""
+    """Return the text with the best word at every mask; word pieces join the text before them."""
     best = [words[0] for words in filled.blanks]
     parts = MASK_PATTERN.split(filled.text)
     value = parts[0]
     for (word, _), rest in zip(best, parts[1:], strict=True):
         value = value.rstrip() + word[2:] if word.startswith("##") else value + word
         value += rest
-    probs = [chance for _, chance in best]
+    probs = [prob for _, prob in best]
     score = float(np.exp(np.log(np.maximum(probs, 1e-300)).mean())) if best else 1.0
-    first = tuple(chance for _, chance in filled.blanks[0]) if best else ()
+    first = tuple(prob for _, prob in filled.blanks[0]) if best else ()
     return Answer(value, score, scores=first, tokens=tuple(best), blanks=filled.blanks)

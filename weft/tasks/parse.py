@@ -33,7 +33,7 @@ class Parse(StructuredTask[TagSpace]):
         self.tags = tuple(tags)
 
     def space(self, examples: Iterable[Example]) -> TagSpace:
-        """The relations that occur, and the tags of each column."""
+        """Return the relations, and the tags of each column."""
         names = (RELATION, *self.tags)
         seen: list[set[str]] = [set() for _ in names]
         for example in examples:
@@ -48,7 +48,7 @@ class Parse(StructuredTask[TagSpace]):
         return TagSpace.from_json(saved, extra_columns=1)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
-        """(T, 2 + K) the head, the number of the relation and those of the tags."""
+        """Return the head, the relation id and the tag ids of each word (T, 2 + K)."""
         columns = [self._heads(example)]
         columns += [
             [space.number(k, tag) for tag in read_column(example, name)]

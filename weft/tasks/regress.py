@@ -59,13 +59,13 @@ class Regress(Task[LabelScale]):
         self.auxiliary = check_auxiliary(auxiliary)
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The same, or a UserError where there is a label and it is no number."""
+        """Return the example, or raise a UserError if its label is not a number."""
         if example.label not in (None, ""):
             parse_number(example)
         return example
 
     def space(self, examples: Iterable[Example]) -> LabelScale:
-        """Mean and deviation in one pass (Welford 1962)."""
+        """Return mean and deviation, computed in one pass (Welford 1962)."""
         seen = LabelCheck("number")
         count, mean, squares = 0, 0.0, 0.0
         for example in examples:
@@ -96,22 +96,22 @@ class Regress(Task[LabelScale]):
         return space
 
     def target(self, example: Example, space: LabelScale) -> float:
-        """The label in standard deviations from the mean."""
+        """Return the label in standard deviations from the mean."""
         return (parse_number(example) - space.mean) / space.deviation
 
     def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
-        """Sum of squared errors on the standardised scale; counted in texts."""
+        """Return the sum of squared errors on the standardised scale, and the texts."""
         predicted = without_auxiliary(scores).float().squeeze(-1)
         error = predicted - batch.target.float()  # (n,)
         return add_auxiliary_loss(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
 
     def answers(self, scores: np.ndarray, space: LabelScale) -> list[Answer]:
-        """The number in the user's unit, as value and as score."""
+        """Return the number in the user's unit, as value and as score."""
         values = self.predict_targets(scores, space) * space.deviation + space.mean
         return [Answer(value, value) for value in values.tolist()]
 
     def predict_targets(self, scores: np.ndarray, space: LabelScale) -> np.ndarray:
-        """Standardised numbers (n,), like the targets; the measure turns errors into the unit."""
+        """Return standardised numbers (n,), like the targets; the metric converts the unit."""
         return np.asarray(scores, dtype=np.float64).reshape(len(scores))
 
     def build_metric(self, space: LabelScale) -> RegressionMetric:
@@ -119,7 +119,7 @@ class Regress(Task[LabelScale]):
 
 
 def parse_number(example: Example) -> float:
-    """The label as a finite number; a UserError with file and line when it is none."""
+    """Return the label as a finite number, or raise a UserError with file and line."""
     label = example.label
     if label is None or label == "":
         raise LabelCheck("number").missing(example)

@@ -1,6 +1,6 @@
-"""A text answered with a text: translation, summaries, what a record says in words.
+"""Sequence to sequence: translation, summarisation, text from records.
 
-T words of an answer, with the one that ends it
+T tokens of an answer, EOS included
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 @register("task", "seq2seq")
 class Seq2Seq(Task[TargetVocabulary]):
-    """A text for a text; the label of an example is what it should become.
+    """A text for a text; the label of an example is its target.
 
-    The target is cut by the tokenizer of [target], or with `shared` by one that learns both sides.
-    `smoothing` spreads that share of the right answer over all words; `sampling` is the share of
-    inputs that are the model's own words while it learns. With `copy` words of the source may be
-    written that are in no vocabulary (See et al. 2017); `coverage` weighs what it costs to attend
-    to a place again. With `record` a source is `slot[value], …` or a JSON object; the values of
-    `delexicalise` slots are hidden from the model and written back. Of several right answers the
-    model learns `references`; `grouped` measures equal sources once, against all their targets.
+    The target is tokenised by [target], or with `shared` by one tokenizer of both sides.
+    `label_smoothing` spreads that fraction of the probability over all tokens;
+    `scheduled_sampling` is the fraction of decoder inputs that the model predicts itself while it
+    is trained. With `pointer`, source words that are in no vocabulary can be copied (See et al.
+    2017); `coverage` weighs repeated attention. With `record`, a source is `slot[value], …` or a
+    JSON object; the values of `delexicalise` slots are hidden from the model and written back. Of
+    several references the model learns `references`; `grouped` evaluates equal sources once,
+    against all their targets.
     """
 
     head = "sequence"
@@ -99,7 +100,7 @@ class Seq2Seq(Task[TargetVocabulary]):
             raise UserError("task.metrics: 'slots' and 'restaurants' are two rules. Keep one.")
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """The example with its record opened: slots and values, and one text of them."""
+        """Return the example with its record parsed into slots and values, and linearised."""
         if isinstance(example.label, GoldAnswers):  # wherever they stand, they are texts
             example = replace(example, label=example.label.texts or None)
         return self._parse_record(example, example.where)
@@ -122,9 +123,9 @@ class Seq2Seq(Task[TargetVocabulary]):
         return opened
 
     def group_references(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """The examples to measure on: with `grouped`, equal sources as one with all their targets.
+        """Yield the examples to evaluate on; with `grouped`, equal sources with all their targets.
 
-        All are held in memory then.
+        Grouping holds all examples in memory.
         """
         if not self.grouped:
             yield from examples
@@ -138,7 +139,7 @@ class Seq2Seq(Task[TargetVocabulary]):
         yield from groups.values()
 
     def training_instances(self, example: Example) -> Iterator[Example]:
-        """An example for each of the right answers that are learnt."""
+        """Yield an example for each reference to learn."""
         if not isinstance(example.label, tuple):
             yield example
             return
@@ -172,7 +173,7 @@ class Seq2Seq(Task[TargetVocabulary]):
         return TargetVocabulary.from_json(saved)
 
     def target(self, example: Example, space: TargetVocabulary) -> np.ndarray:
-        """(T, 1) the ids of the answer and the one that ends it."""
+        """Return the ids (T, 1) of the target, EOS included."""
         record = dict(example.fields)
         check_slots(record, space.slots, example.where)
         text = delexicalise(_first_text(example), record, self.hidden)
@@ -184,14 +185,14 @@ class Seq2Seq(Task[TargetVocabulary]):
         return Loss(*scores.loss(batch.target, self.smoothing, self.sampling))
 
     def answers(self, scores: Sequence[Decoded], space: TargetVocabulary) -> list[Answer]:
-        """Each text with the mean probability of its words."""
+        """Return each text with the mean probability of its tokens."""
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, decoded: Decoded, space: TargetVocabulary) -> Answer:
         probs = tuple(decoded.probs.ravel().tolist())
         text = space.text(decoded.table, decoded.words, decoded.fields)
         pieces = (space.token_text(int(i), decoded.words) for i in decoded.table.ravel())
-        tokens = tuple(zip(pieces, probs, strict=False))  # what ended it has a chance, no id
+        tokens = tuple(zip(pieces, probs, strict=False))  # EOS has a probability, no id
         return Answer(text, decoded.score, scores=probs, tokens=tokens)
 
     def find_reference(self, example: Example) -> tuple[str, ...] | GoldTexts:
@@ -215,7 +216,7 @@ class Seq2Seq(Task[TargetVocabulary]):
 
 
 class _TargetCheck(LabelCheck):
-    """Watches for examples without a target, which may stand in a file of their own."""
+    """Notes examples without a target; targets may be in another file."""
 
     def check(self) -> None:
         if self.labelled or self.first is None or not self.first.file:
@@ -229,21 +230,21 @@ class _TargetCheck(LabelCheck):
 
 
 def _example_ending(file: str) -> str:
-    """An example of what --target may be."""
+    """Return an example of a value for --target."""
     others = sibling_endings(file)
     return f"'{others[0]}', for one" if others else "'de' for train.de beside train.en"
 
 
 def _first_text(example: Example) -> str:
-    """The right answer, the first of several."""
+    """Return the first reference."""
     return _target_texts(example)[0]
 
 
 def _target_texts(example: Example) -> tuple[str, ...]:
-    """Every right answer."""
+    """Return every reference, or raise a UserError."""
     label = example.label
-    found = label if isinstance(label, tuple) else (label,)
-    kept = tuple(one for one in found if isinstance(one, str) and one.strip())
+    texts = label if isinstance(label, tuple) else (label,)
+    kept = tuple(one for one in texts if isinstance(one, str) and one.strip())
     if not kept:
         raise UserError(
             f"{example.where}: there is no text to learn. Pass --label with the column that holds "

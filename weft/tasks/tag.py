@@ -27,7 +27,7 @@ INSPECTED_SENTENCES = 1000  # sentences whose tags say whether they mark spans
 
 
 def join_parts(parts: Sequence[Decoded]) -> Decoded:
-    """The stretches of one sentence as a whole."""
+    """Join the parts of one sentence."""
     if len(parts) == 1:
         return parts[0]
     tables = [part.table for part in parts] or [np.zeros((0, 1), np.int64)]
@@ -89,7 +89,7 @@ class Tag(StructuredTask[TagSpace]):
         return out
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """A text with spans as words with tags; spans that cut a word are widened and counted."""
+        """Convert spans to tags of words; spans that cut a word are widened and counted."""
         if not isinstance(example.label, CharSpans):
             return self._check_scheme(example, tally)
         places = tuple(word_spans(example.text))
@@ -105,7 +105,7 @@ class Tag(StructuredTask[TagSpace]):
         )
 
     def _check_scheme(self, example: Example, tally: SkipCounter) -> Example:
-        """The example itself; tags that its scheme does not allow are counted, or an error."""
+        """Return the example; count tags that its scheme does not allow, or raise a UserError."""
         if self.scheme and isinstance(example.label, WordAnnotations):
             fault = schemes.find_fault(read_column(example, self.columns[0]), self.scheme)
             if fault and self.invalid == "error":
@@ -118,7 +118,7 @@ class Tag(StructuredTask[TagSpace]):
         return example
 
     def space(self, examples: Iterable[Example]) -> TagSpace:
-        """The tags that occur in each column; of spans, every mark of every label."""
+        """Return the tags of each column; for spans, every mark of every label."""
         names: tuple[str, ...] = self.columns
         seen: list[set[str]] = []
         where = "input"
@@ -140,21 +140,21 @@ class Tag(StructuredTask[TagSpace]):
         return TagSpace.from_json(saved)
 
     def target(self, example: Example, space: TagSpace) -> np.ndarray:
-        """(T, K) the numbers of the tags."""
+        """Return the tag ids (T, K)."""
         columns = self._columns(example, space)
         ids = [[space.number(k, tag) for tag in tags] for k, tags in enumerate(columns)]
         table: np.ndarray = np.array(ids, np.int64).T
         return table
 
     def _columns(self, example: Example, space: TagSpace) -> list[tuple[str, ...]]:
-        """The tags of an example as the model learns them."""
+        """Return the tags of an example as the model learns them."""
         columns = [read_column(example, name) for name in space.names]
         if space.scheme:
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
-        """The tags of each text or, where they mark spans, the spans with their characters."""
+        """Return the tags of each text or, with a scheme, the spans with their offsets."""
         return [self._answer(found, space) for found in scores]
 
     def _answer(self, decoded: Decoded, space: TagSpace) -> Answer:
@@ -190,7 +190,7 @@ class Tag(StructuredTask[TagSpace]):
         scheme: str,
         text: str = "",
     ) -> Annotation:
-        """Tags in the marks of the file."""
+        """Return the annotation, with tags in the scheme of the file."""
         if not scheme:
             tags = tuple(map(" ".join, zip(*columns, strict=True)))
             return Annotation("tags", words, places, text, tags)
@@ -243,7 +243,7 @@ class TagMetric:
 
 
 def _all_tags(tags: Iterable[str], scheme: str) -> set[str]:
-    """All tags that the scheme has for the labels of some tags."""
+    """Return all tags of a scheme for the labels of some tags."""
     labels = {label for mark, label in map(schemes.split_tag, tags) if mark != schemes.OUTSIDE}
     found = {schemes.OUTSIDE}
     for label in labels:

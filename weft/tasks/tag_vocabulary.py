@@ -38,7 +38,7 @@ class TagSpace(LabelSpace):
         )
 
     def number(self, column: int, tag: str) -> int:
-        """The number of a tag; one that training never saw has one beyond the others."""
+        """Return the id of a tag; tags that training never saw get ids after the others."""
         labels = self.index[column]
         if tag in labels:
             return labels[tag]
@@ -46,7 +46,7 @@ class TagSpace(LabelSpace):
         return len(labels) + known.setdefault(tag, len(known))
 
     def name(self, column: int, number: int) -> str:
-        """The tag of a number that `number` gave."""
+        """Return the tag of an id that `number` returned."""
         labels = self.entries[column]
         if number < len(labels):
             return labels[number]
@@ -84,7 +84,7 @@ def require_annotations(example: Example) -> WordAnnotations:
 
 
 def read_column(example: Example, name: str) -> tuple[str, ...]:
-    """One column of the words of an example, by name or by number, or a UserError."""
+    """Return one column of an example, by name or number, or raise a UserError."""
     found = require_annotations(example)
     columns = found.columns
     if (
@@ -100,7 +100,7 @@ def read_column(example: Example, name: str) -> tuple[str, ...]:
 
 
 def decode_tags(tags: np.ndarray, space: TagSpace) -> list[tuple[str, ...]]:
-    """The tags of a sentence column by column, by name; of no words there are none."""
+    """Return the tags of a sentence by column, as names; empty without words."""
     if not len(tags):
         return [()] * len(space.names)
     return [
