@@ -529,7 +529,9 @@ class Task(Generic[Space]):
         """Return an empty accumulator of the task's metrics."""
         raise NotImplementedError
 
-    def score_texts(self, engine: Any, texts: "Iterable[str]", space: Space) -> "Iterator[Any]":
+    def score_texts(
+        self, engine: "Engine", texts: "Iterable[str]", space: Space
+    ) -> "Iterator[Any]":
         """Yield the scores of raw texts that follow each other, unless files are "labelled"."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from weft.errors import UserError
 from weft.jsonio import JsonObject
 from weft.metrics.perplexity import Perplexity, TextCost, TextSize, count_text
 from weft.metrics.value import MetricValue
-from weft.protocols import ReadMode, Saved, Section, Task
+from weft.protocols import Engine, ReadMode, Saved, Section, Task
 from weft.registry import register
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.seq2seq import TargetVocabulary
@@ -32,17 +32,6 @@ if TYPE_CHECKING:
 UNKNOWN_ID = SPECIALS.index(UNK)
 GPT2_EOS = "<|endoftext|>"  # how GPT-2 calls EOS
 MAX_NATS = 700.0  # nats a token: e to this is still a number
-
-
-class LMEngine(Protocol):
-    """The engine of a language model, neural or classic."""
-
-    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        """Yield the ids (T, 1) of each text, their probabilities (T, 1) and their offsets.
-
-        With `running` the texts follow each other: each is scored with those before it as context,
-        and offsets are left out. Otherwise every text starts anew.
-        """
 
 
 @dataclass(frozen=True)
@@ -179,7 +168,7 @@ class LanguageModelling(Task[LMVocabulary]):
         return Loss(*scores.loss(batch.target, batch.carried))
 
     def score_texts(
-        self, engine: LMEngine, texts: Iterable[str], space: LMVocabulary
+        self, engine: Engine, texts: Iterable[str], space: LMVocabulary
     ) -> Iterator[Decoded]:
         """Yield the probability of every token of texts that follow each other."""
         return engine.likelihoods(texts, running=True)

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from weft.jsonio import JsonObject
 from weft.metrics.bootstrap import safe_divide
 from weft.metrics.per_sentence import SentenceMetric
 from weft.metrics.sentence_counts import Statistic
-from weft.protocols import LabelSpace, ReadMode, Saved, Section, Task
+from weft.protocols import Engine, LabelSpace, ReadMode, Saved, Section, Task
 from weft.registry import register
 from weft.tasks.task import Answer, HeadLoss, Loss
 from weft.text.example import Example
@@ -69,15 +69,6 @@ class MLMVocabulary(LabelSpace):
 
     def to_json(self) -> JsonObject:
         return {"tokenizer": json.loads(self.tokenizer.to_json()), "next": self.follows}
-
-
-class MLMEngine(Protocol):
-    """The engine of a masked language model."""
-
-    def score_masked(
-        self, texts: Iterable[str], task: "MaskedLM", space: MLMVocabulary
-    ) -> Iterator[MLMStats]:
-        """Yield the statistics of each document, with the same tokens masked every time."""
 
 
 def require_mask(text: str, where: str) -> str:
@@ -202,7 +193,7 @@ class MaskedLM(Task[MLMVocabulary]):
         return Loss(*scores.loss(batch.target))
 
     def score_texts(
-        self, engine: "MLMEngine", texts: Iterable[str], space: MLMVocabulary
+        self, engine: Engine, texts: Iterable[str], space: MLMVocabulary
     ) -> Iterator[MLMStats]:
         """Return the statistics of each document, with the same tokens masked every time."""
         return engine.score_masked(texts, self, space)
