@@ -17,12 +17,19 @@ PROJECT_PAGES = (
     "CONTRIBUTING",
     "SECURITY",
 )  # kept at the root, where tools expect them
+STYLE = (
+    "svg{--paper:#fffdfa;--soft:#f4f2ec;--accent:#b4431f}"
+    "text{fill:#1d2126;font:13px sans-serif;text-anchor:middle}"
+    ".edge{fill:none;stroke:#646b75;stroke-width:1.2}.tip{fill:#646b75}"
+    ".node{stroke:#646b75}.sign{font-size:11px;font-weight:600}.said,.label{font-size:11px}"
+    ".halo{paint-order:stroke;stroke:#fffdfa;stroke-width:5px;stroke-linejoin:round}"
+)
 COMMAND = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
 Command = typer.core.TyperCommand | typer.core.TyperGroup
 
 
 def write_pages(docs: Path) -> list[Path]:
-    """Write the pages that are made from code and from files at the root."""
+    """Write the pages and pictures that are made from code and from files at the root."""
     reference = docs / "reference"
     pages = {
         reference / "cli.md": format_cli(),
@@ -32,10 +39,46 @@ def write_pages(docs: Path) -> list[Path]:
     for name in PROJECT_PAGES:
         text = (ROOT / f"{name}.md").read_text("utf-8")
         pages[docs / "project" / f"{name.lower()}.md"] = move_links(text)
+    pages |= {docs / "pictures" / name: text for name, text in draw_pictures().items()}
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     return list(pages)
+
+
+def draw_pictures() -> dict[str, str]:
+    """Return the drawings of trees that pages show, as the reports draw them."""
+    from weft.report.drawings.dependency_svg import draw_dependencies
+    from weft.report.drawings.draw import lay_out
+    from weft.report.drawings.tree_svg import draw_constituency, draw_sentiment
+    from weft.text.annotation import trees
+
+    arcs = draw_dependencies(
+        ["Ana", "filmed", "the", "singer", "with", "a", "camera", "."],
+        [2, 0, 4, 2, 7, 7, 2, 2],
+        ["nsubj", "root", "det", "obj", "case", "det", "obl", "punct"],
+        ["PROPN", "VERB", "DET", "NOUN", "ADP", "DET", "NOUN", "PUNCT"],
+    )
+    bracketed = "(S (NP (NNP Ana)) (VP (VBD filmed) (NP (DT the) (NN singer))) (. .))"
+    brackets = lay_out(trees.parse(bracketed))
+    rated = lay_out(trees.parse("(1 (3 (2 The) (2 dish)) (1 (2 is) (1 (2 never) (4 delightful))))"))
+    scores = [(int(label) - 2) / 2 for label in rated.labels]
+    return {
+        "dependencies.svg": format_svg(str(arcs)),
+        "constituents.svg": format_svg(
+            str(draw_constituency(brackets.words, brackets.parents, brackets.labels))
+        ),
+        "ratings.svg": format_svg(
+            str(draw_sentiment(rated.words, rated.parents, scores, rated.labels))
+        ),
+    }
+
+
+def format_svg(drawing: str) -> str:
+    """Return a drawing of a report as a file of its own, with the report's style."""
+    start, _, rest = drawing.partition(">")
+    size = '<rect width="100%" height="100%" rx="6" fill="#fffdfa"/>'
+    return f'{start} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{size}{rest}\n'
 
 
 def move_links(text: str) -> str:
@@ -84,7 +127,8 @@ def format_recipes() -> str:
         recipe = config.recipe(name)
         about = recipe["recipe"]
         scores = "; ".join(
-            f"{one['data']} {one['metric']} {one['value']} (n = {one['n']})"
+            f"{one['data']}: {one['metric']} {one['value']} (n = {one['n']}"
+            + (f", over {one['start']})" if "start" in one else ")")
             for one in about["scores"]
         )
         row = f"| `{name}` | {escape(about['summary'])} | {escape(about['cost'])} | {scores} |"

@@ -1,6 +1,7 @@
 """The documentation: its code runs, its links lead somewhere, and what it names exists."""
 
 import html
+import importlib.util
 import os
 import re
 import shlex
@@ -157,17 +158,21 @@ def test_encoder_of_the_contributors_guide_keeps_the_interface():
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def build():
+    """The script docs/build.py as a module."""
+    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(build, tmp_path_factory):
     """The site, built from a copy of its sources."""
     pytest.importorskip("zensical")
     root = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", root / "docs")
     shutil.copy(ROOT / "mkdocs.yml", root)
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        import build
-    finally:
-        sys.path.remove(str(ROOT / "docs"))
     build.write_pages(root / "docs")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(build.COMMAND, cwd=root, env=environment, capture_output=True, text=True)
@@ -241,6 +246,11 @@ def test_benchmark_pages_match_the_recorded_results():
     command = [sys.executable, ROOT / "bench" / "summary.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_pictures_are_what_the_code_draws(build):
+    for name, drawing in build.draw_pictures().items():
+        assert (ROOT / "docs" / "pictures" / name).read_text("utf-8") == drawing, name
 
 
 def settings() -> set[str]:
