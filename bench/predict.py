@@ -63,7 +63,7 @@ def fixed(engine: NeuralEngine, texts: Sequence[str]) -> tuple[np.ndarray, int]:
     found, steps = [], 0
     with torch.inference_mode():
         for start in range(0, len(texts), ROWS):
-            ids = tokenizer.ids(texts[start : start + ROWS])
+            ids = tokenizer.encode_ids(texts[start : start + ROWS])
             # As the Predictor does, a text without a single word is read as one unknown word.
             rows = [torch.from_numpy(row).long() if len(row) else torch.tensor([1]) for row in ids]
             data = pad_sequence(rows, batch_first=True)  # (B, T)

@@ -178,7 +178,7 @@ def test_added_tokens_have_the_ids_they_say(folder):
     with pytest.raises(weft.UserError, match=r"'<y>' should have the id 99, .* free one is 98"):
         tokenizer.read(folder, "bert")
     (folder / "added_tokens.json").write_text('{"<x>": 97}', "utf-8")
-    assert tokenizer.read(folder, "bert").ids(["a <x>"])[0].tolist()[-1] == 97
+    assert tokenizer.read(folder, "bert").encode_ids(["a <x>"])[0].tolist()[-1] == 97
 
 
 def test_labels_of_a_checkpoint_are_numbered_without_gaps(tmp_path):

@@ -240,7 +240,7 @@ def test_vocabulary_files_cut_as_transformers_does(tmp_path, family):
     write_vocabulary(tmp_path, family)
     own, made = tokens.read(tmp_path, family), tokenizer(tmp_path, family)
     texts = [*TEXTS, "Ärger über  Café\n№ 5 ", "北京 was it", "I'm she'll 10,000.5", "", "a" * 120]
-    for ids, text in zip(own.ids(texts), texts, strict=True):
+    for ids, text in zip(own.encode_ids(texts), texts, strict=True):
         wanted = made(text, add_special_tokens=False)["input_ids"]
         assert ids.tolist() == wanted, text
     assert own.vocabulary == tuple(vocabulary(family))
@@ -252,7 +252,7 @@ def test_the_case_of_a_vocabulary_is_that_of_its_settings(tmp_path):
     made = transformers.BertTokenizer(vocab=vocabulary("bert"), do_lower_case=False)
     own = tokens.read(tmp_path, "bert")
     for text in ("The bank", "the Café"):
-        assert own.ids([text])[0].tolist() == made(text, add_special_tokens=False)["input_ids"]
+        assert own.encode_ids([text])[0].tolist() == made(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_pretrained_embedder_reads_gpt2_from_both_sides(tmp_path):

@@ -93,7 +93,7 @@ def test_of_a_linear_bag_both_are_the_words_own_share(trained):
     model = predictor.engine.model
     assert isinstance(model.encoder.project, nn.Identity)
     text = "the film was good"
-    ids = predictor.engine.indexer.tokenizer.ids([text])[0]
+    ids = predictor.engine.indexer.tokenizer.encode_ids([text])[0]
     with torch.no_grad():
         vectors = model.embedders[0].table.weight[torch.from_numpy(ids).long()]
         shares = vectors @ model.head.score.weight.T / len(ids)  # (T, C)

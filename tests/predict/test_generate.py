@@ -91,7 +91,7 @@ def test_greedy_is_the_likeliest_word_at_every_step(models):
     predictor = models["kneser-ney"]
     writer = Generator(predictor)
     model = predictor.engine.part.model
-    ids = [model.marks.bos, *writer.tokenizer.ids(["the old"])[0].tolist()]
+    ids = [model.marks.bos, *writer.tokenizer.encode_ids(["the old"])[0].tolist()]
     for t in range(7):
         scores = model(Padded.from_rows([ids]))[0, -1]
         scores[1] = -torch.inf  # unknown words are not written
@@ -156,7 +156,7 @@ def test_characters_are_whole_wherever_the_limit_falls(models):
         ((one,),) = writer.write(["ab "], settings)
         pieces = list(writer.stream("ab ", settings))
         assert [piece.text for piece in pieces] == [token.text for token in one.tokens]
-        ids = [*writer.tokenizer.ids(["ab "])[0], *(token.id for token in one.tokens)]
+        ids = [*writer.tokenizer.encode_ids(["ab "])[0], *(token.id for token in one.tokens)]
         whole = writer.tokenizer.decode(id for id in ids if id < len(writer.tokenizer))
         assert one.whole == whole
         assert REPLACEMENT in whole or not any(REPLACEMENT in piece.text for piece in pieces)
@@ -193,7 +193,7 @@ def test_a_long_text_slides_over_what_is_seen(models):
     writer = Generator(models["gpt"])
     assert writer.continuing.limit == 7  # of the window, as nothing else was learned
     ((one,),) = generate(models["gpt"], "the old", method="sample", max_length=31, min_length=31)
-    ids = [writer.bos, *writer.tokenizer.ids(["the old"])[0].tolist()]
+    ids = [writer.bos, *writer.tokenizer.encode_ids(["the old"])[0].tolist()]
     begin = 0
     for token in one.tokens:
         if len(ids) - begin > 7:
@@ -208,7 +208,7 @@ def test_a_prompt_in_one_go_is_its_steps(models):
     for name in ("gpt", "lstm-lm", "nnlm", "kneser-ney"):
         writer = Generator(models[name])
         continuing = writer.continuing
-        (known,) = writer.tokenizer.ids(["the dog cat sees eats old fish"])
+        (known,) = writer.tokenizer.encode_ids(["the dog cat sees eats old fish"])
         ids = torch.tensor([known.tolist(), [4, 4, 6, 8, 9, 10, 2]])
         at_once = continuing.step(ids[:, 6], continuing.start(ids[:, :6]))[0]
         state = continuing.start(ids[:, :0])

@@ -37,7 +37,7 @@ def test_nothing_aligns_with_nothing():
 @settings(max_examples=60, deadline=None)
 @given(text=TEXT, name=st.sampled_from(sorted(TRAINED)))
 def test_the_span_of_a_token_maps_back_to_it(text, name):
-    spans = TRAINED[name].tokens([text])[0].spans
+    spans = TRAINED[name].encode_batch([text])[0].offsets
     for i, (start, end) in enumerate(spans.tolist()):
         if start == end:
             continue
@@ -58,8 +58,8 @@ def test_the_span_of_a_token_maps_back_to_it(text, name):
 @given(text=TEXT, name=st.sampled_from(["bpe", "wordpiece", "character"]))
 def test_every_piece_of_a_word_finds_its_word(text, name):
     text = text.replace("▁", "")  # a space, to sub-words
-    words = TRAINED["word"].tokens([text])[0].spans
-    pieces = TRAINED[name].tokens([text])[0]
-    found = align_to_words(pieces.spans, words)
+    words = TRAINED["word"].encode_batch([text])[0].offsets
+    pieces = TRAINED[name].encode_batch([text])[0]
+    found = align_to_words(pieces.offsets, words)
     np.testing.assert_array_equal(found >= 0, pieces.words >= 0)
     np.testing.assert_array_equal(found, pieces.words)

@@ -46,6 +46,6 @@ def test_added_words_are_one_token_wherever_they_stand(kind, options):
     plain = made(kind, **options)
     tokenizer = plain.with_words(["⟨customer rating⟩"])
     assert len(tokenizer) == len(plain) + 1 == len(made(kind, **options)) + 1
-    (ids,) = tokenizer.ids(["the⟨customer rating⟩cat ⟨customer rating⟩"])
+    (ids,) = tokenizer.encode_ids(["the⟨customer rating⟩cat ⟨customer rating⟩"])
     assert ids.tolist().count(len(plain)) == 2
     assert Tokenizer.from_json(tokenizer.to_json()).vocabulary == tokenizer.vocabulary

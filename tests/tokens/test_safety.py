@@ -120,11 +120,11 @@ def test_hostile_files_are_refused_at_once(case):
 def test_unencodable_text_raises_user_error():
     lost = Tokenizer.from_json(made(vocab={"a": 0}))  # it has no entry for what it does not know
     with pytest.raises(UserError, match="The tokenizer cannot read a text"):
-        lost.ids(["b"])
+        lost.encode_ids(["b"])
 
 
 def test_a_panic_of_the_library_is_one_line(monkeypatch):
     monkeypatch.setattr("weft.tokens.safety.find_backtracking", lambda pattern: "")
     text = HOSTILE["backtracking"][0]
     with pytest.raises(UserError, match=r"The tokenizer cannot read a text.*retry-limit"):
-        Tokenizer.from_json(text).ids(["a" * 40 + "b"])
+        Tokenizer.from_json(text).encode_ids(["a" * 40 + "b"])

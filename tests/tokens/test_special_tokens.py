@@ -52,7 +52,7 @@ def test_a_text_without_tokens_is_the_frame_alone():
     assert row.ids.tolist() == [101, 102]
     assert row.spans.tolist() == [[0, 0], [0, 0]]
     assert row.coverage == 0.0  # there was nothing to read
-    a = Word().train(["a b"]).ids(["a"])[0].tolist()
+    a = Word().train(["a b"]).encode_ids(["a"])[0].tolist()
     (row,) = index.rows([""], others=["a"])
     assert row.ids.tolist() == [101, 102, *a, 102]
     (row,) = index.rows(["a"], others=[""])

@@ -39,7 +39,7 @@ def spelled(tokenizer, ids, before=()):
 @pytest.mark.parametrize("text", TEXTS)
 def test_streamed_pieces_join_to_the_whole_text(tokenizers, name, text):
     tokenizer = tokenizers[name]
-    (ids,) = tokenizer.ids([text])
+    (ids,) = tokenizer.encode_ids([text])
     pieces = spelled(tokenizer, ids.tolist())
     assert "".join(pieces) == tokenizer.decode(ids)
     assert REPLACEMENT not in "".join(pieces)
@@ -62,20 +62,20 @@ def test_half_a_character_waits_for_the_other(tokenizers):
     tokenizer = tokenizers["bytes"]
     raw = registry.build("tokenizer", {"kind": "bpe", "vocab_size": 290, "byte_level": True})
     plain = raw.train(["abc"] * 3)  # knows no sequence of bytes
-    (ids,) = plain.ids(["é🙂"])
+    (ids,) = plain.encode_ids(["é🙂"])
     assert spelled(plain, ids.tolist()) == ["", "é", "", "", "", "🙂", ""]
     assert spelled(plain, ids.tolist()[:3]) == ["", "é", "", REPLACEMENT]
-    assert tokenizer.decode(tokenizer.ids(["🙂"])[0]) == "🙂"
+    assert tokenizer.decode(tokenizer.encode_ids(["🙂"])[0]) == "🙂"
 
 
 def test_the_space_belongs_to_what_comes_next(tokenizers):
     tokenizer = tokenizers["word"]
-    before, after = tokenizer.ids(["the", "cats"])
+    before, after = tokenizer.encode_ids(["the", "cats"])
     assert spelled(tokenizer, after, before) == [" cats", ""]
     assert spelled(tokenizer, after) == ["cats", ""]
     assert StreamingDecoder(tokenizer, before, strip_space=True).add(after[0]) == "cats"
     letters = tokenizers["character"]
-    before, after = letters.ids(["the ", " c"])
+    before, after = letters.encode_ids(["the ", " c"])
     spelling = StreamingDecoder(letters, before, strip_space=True)
     assert [spelling.add(id) for id in after] == [" ", "c"]
 

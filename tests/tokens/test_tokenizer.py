@@ -42,18 +42,18 @@ def test_pad_is_zero_unk_is_one_and_subwords_know_all_specials(name):
 @given(texts=st.lists(TEXT, max_size=3))
 def test_any_text_gives_ids_and_spans_in_order(name, texts):
     tokenizer = TRAINED[name]
-    for text, ids, tokens in zip(texts, tokenizer.ids(texts), tokenizer.tokens(texts), strict=True):
-        assert ids.dtype == tokens.ids.dtype == tokens.spans.dtype == tokens.words.dtype == np.int32
+    for text, ids, tokens in zip(texts, tokenizer.encode_ids(texts), tokenizer.encode_batch(texts), strict=True):
+        assert ids.dtype == tokens.ids.dtype == tokens.offsets.dtype == tokens.words.dtype == np.int32
         np.testing.assert_array_equal(ids, tokens.ids)
-        assert tokens.spans.shape == (len(ids), 2)
+        assert tokens.offsets.shape == (len(ids), 2)
         assert tokens.words.shape == (len(ids),)
         assert ((ids == 1) | (ids >= 2)).all()
-        assert (np.diff(tokens.spans, axis=0) >= 0).all()
-        empty = tokens.spans[:, 0] == tokens.spans[:, 1]
+        assert (np.diff(tokens.offsets, axis=0) >= 0).all()
+        empty = tokens.offsets[:, 0] == tokens.offsets[:, 1]
         assert not empty[1:].any()  # only a "▁" before the first word stands for no character
         assert (tokens.words[empty] == -1).all()
-        assert (tokens.spans >= 0).all()
-        assert (tokens.spans <= len(text)).all()
+        assert (tokens.offsets >= 0).all()
+        assert (tokens.offsets <= len(text)).all()
         inside = tokens.words[tokens.words >= 0]
         assert (np.diff(inside) >= 0).all()
         assert set(inside.tolist()) == set(range(len(set(inside.tolist()))))
@@ -67,8 +67,8 @@ def test_batched_and_single_texts_have_equal_tokens(name, texts):
     tokenizer, usual = TRAINED[name], offsets.MAX_BATCH_CHARACTERS
     try:
         for offsets.MAX_BATCH_CHARACTERS in (usual, 7):
-            for text, tokens in zip(texts, tokenizer.tokens(texts), strict=True):
-                (alone,) = tokenizer.tokens([text])
+            for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
+                (alone,) = tokenizer.encode_batch([text])
                 for one, other in zip(vars(tokens).values(), vars(alone).values(), strict=True):
                     np.testing.assert_array_equal(one, other)
     finally:
@@ -88,28 +88,28 @@ def test_whitespace_is_what_python_says():
 def test_a_text_that_spells_a_special_token_is_only_text(name):
     tokenizer = TRAINED[name]
     for special in SPECIALS:
-        ids = tokenizer.ids([special, f"a {special} b", f"{special}{special}"])
+        ids = tokenizer.encode_ids([special, f"a {special} b", f"{special}{special}"])
         specials = {i for i, entry in enumerate(tokenizer.vocabulary) if entry in SPECIALS}
         assert not (set(np.concatenate(ids).tolist()) & (specials - {1}))
         assert "".join(tokenizer.strings([special])[0]).endswith(special[1:])
         assert len(ids[0]) > 1
-    known = TRAINED[name].ids(["<pad> <unk>"])[0]
+    known = TRAINED[name].encode_ids(["<pad> <unk>"])[0]
     assert (known != 1).all()  # both are spelled out in the training texts
 
 
 @every_kind
 def test_empty_texts_and_empty_batches(name):
-    assert TRAINED[name].ids([]) == []
-    empty = TRAINED[name].tokens([""])[0]
+    assert TRAINED[name].encode_ids([]) == []
+    empty = TRAINED[name].encode_batch([""])[0]
     assert empty.ids.shape == empty.words.shape == (0,)
-    assert empty.spans.shape == (0, 2)
+    assert empty.offsets.shape == (0, 2)
 
 
 @every_kind
 def test_a_very_long_line(name):
     for unit in ("a", "a'", "1,", "\N{WOMAN}\u200d"):
         text = unit * (100_000 // len(unit))
-        assert TRAINED[name].tokens([text])[0].spans[-1, 1] == len(text)
+        assert TRAINED[name].encode_batch([text])[0].offsets[-1, 1] == len(text)
 
 
 @every_kind
@@ -119,7 +119,7 @@ def test_saved_and_loaded(name, tmp_path):
     assert again.vocabulary == TRAINED[name].vocabulary
     assert again.to_json() == TRAINED[name].to_json()
     for text in [*CORPUS, "<pad> x"]:
-        np.testing.assert_array_equal(again.ids([text])[0], TRAINED[name].ids([text])[0])
+        np.testing.assert_array_equal(again.encode_ids([text])[0], TRAINED[name].encode_ids([text])[0])
 
 
 def test_training_again_in_another_process_gives_the_same_bytes():
@@ -206,13 +206,13 @@ def test_decoding_refuses_ids_it_does_not_have():
 
 def test_decoding_leaves_out_specials_but_shows_unknowns():
     tokenizer = TRAINED["bpe"]
-    ids = [SPECIALS.index("<bos>"), *tokenizer.ids(["the film"])[0], 1, 0, 0]
+    ids = [SPECIALS.index("<bos>"), *tokenizer.encode_ids(["the film"])[0], 1, 0, 0]
     assert tokenizer.decode(ids) == f"the film{UNK}"
 
 
 def test_one_text_instead_of_a_list_is_caught():
     with pytest.raises(TypeError, match="sequence of texts"):
-        TRAINED["word"].ids("a text")
+        TRAINED["word"].encode_ids("a text")
 
 
 def test_special_tokens_of_a_foreign_file_are_not_read_from_a_text():
@@ -221,7 +221,7 @@ def test_special_tokens_of_a_foreign_file_are_not_read_from_a_text():
     raw.pre_tokenizer = Whitespace()
     raw.enable_truncation(2)
     tokenizer = Tokenizer.from_json(raw.to_str())
-    assert tokenizer.ids(["x [PAD] x"])[0].tolist() == [2, 1, 1, 1, 2]
+    assert tokenizer.encode_ids(["x [PAD] x"])[0].tolist() == [2, 1, 1, 1, 2]
     assert tokenizer.decode([2, 0, 2]) == "x x"
 
 
@@ -290,7 +290,7 @@ def test_a_minimum_nothing_reaches_is_an_error():
 
 
 def test_characters_keep_spaces_and_know_their_word():
-    tokens = TRAINED["character"].tokens(["a film"])[0]
+    tokens = TRAINED["character"].encode_batch(["a film"])[0]
     assert tokens.words.tolist() == [0, -1, 1, 1, 1, 1]
     assert TRAINED["character"].decode(tokens.ids) == "a film"
 
@@ -300,20 +300,29 @@ def test_characters_keep_spaces_and_know_their_word():
 def test_byte_level_pieces_keep_the_whole_text(text):
     clean = unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode())
     tokenizer = TRAINED["bytes"]
-    assert tokenizer.decode(tokenizer.ids([clean])[0]) == clean
+    assert tokenizer.decode(tokenizer.encode_ids([clean])[0]) == clean
 
 
 @pytest.mark.parametrize("name", ["bpe", "unigram"])
 def test_marked_spaces_come_back(name):
     text = "It wasn't the best film; it was not."
     tokenizer = TRAINED[name]
-    assert tokenizer.decode(tokenizer.ids([f"  {text}\n"])[0]) == text
+    assert tokenizer.decode(tokenizer.encode_ids([f"  {text}\n"])[0]) == text
     assert not any(surface.startswith(" ") and surface.strip() for surface in surfaces(name, text))
 
 
 def test_wordpiece_continues_with_hashes():
     tokenizer = TRAINED["wordpiece"]
-    entries = [tokenizer.vocabulary[i] for i in tokenizer.ids(["filmest"])[0]]
+    entries = [tokenizer.vocabulary[i] for i in tokenizer.encode_ids(["filmest"])[0]]
     assert entries[0] == "film"
     assert all(entry.startswith("##") for entry in entries[1:])
-    assert tokenizer.decode(tokenizer.ids(["Filmest it"])[0]) == "filmest it"
+    assert tokenizer.decode(tokenizer.encode_ids(["Filmest it"])[0]) == "filmest it"
+
+
+def test_encode_gives_offsets_and_decode_inverts_it():
+    tokenizer = TRAINED["bpe"]
+    text = "the old film was good"
+    tokens = tokenizer.encode(text)
+    assert [text[a:b] for a, b in tokens.offsets.tolist()] == tokenizer.strings([text])[0]
+    np.testing.assert_array_equal(tokens.ids, tokenizer.encode_ids([text])[0])
+    assert tokenizer.decode(tokens.ids).split() == text.split()

@@ -83,7 +83,7 @@ def test_words_are_those_of_the_word_tokenizer(lines, lowercase, tmp_path_factor
     tokenizer = Word(lowercase=lowercase).train([*lines, "end"])
     expected = [
         [tokenizer.vocabulary[i] for i in tokens.ids]
-        for tokens in tokenizer.tokens([*lines, "end"])
+        for tokens in tokenizer.encode_batch([*lines, "end"])
     ]
     read = corpus([path], minimum=1, lowercase=lowercase)
     assert sentences(read) == [words for words in expected if words]

@@ -110,8 +110,8 @@ def _encode(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the ids of each text and, with `words`, flags where words begin."""
     if not words:
-        return tokenizer.ids(texts), []
-    encoded = tokenizer.tokens(texts)
+        return tokenizer.encode_ids(texts), []
+    encoded = tokenizer.encode_batch(texts)
     begins = [np.diff(tokens.words, prepend=-2) != 0 for tokens in encoded]
     return [tokens.ids for tokens in encoded], begins
 

@@ -165,14 +165,14 @@ class Indexer:
         if self.extended_vocab_start:
             encoded = self.tokenizer.encode_with_oov(texts, self.extended_vocab_start)
             for i, (tokens, oov_words) in enumerate(encoded):
-                for row in self._windows(i, tokens.ids, tokens.spans, texts[i], where):
+                for row in self._windows(i, tokens.ids, tokens.offsets, texts[i], where):
                     yield replace(row, words=oov_words, spans=row.spans if spans else None)
         elif not spans and not self.subtoken_encoders:
-            for i, ids in enumerate(self.tokenizer.ids(texts)):
+            for i, ids in enumerate(self.tokenizer.encode_ids(texts)):
                 yield from self._windows(i, ids, None, "", where)
         else:
-            for i, tokens in enumerate(self.tokenizer.tokens(texts)):
-                yield from self._windows(i, tokens.ids, tokens.spans, texts[i], where)
+            for i, tokens in enumerate(self.tokenizer.encode_batch(texts)):
+                yield from self._windows(i, tokens.ids, tokens.offsets, texts[i], where)
 
     def sentence_rows(self, inputs: Sequence[str | Example]) -> Iterator[Row]:
         """Rows with one id a word: those of an example, or those a plain text is cut into.
@@ -241,7 +241,7 @@ class Indexer:
         self, texts: Sequence[str], others: Sequence[str], where: Callable[[int], str]
     ) -> Iterator[Row]:
         """Rows of two texts each, the first before the second."""
-        first, second = self.tokenizer.tokens(texts), self.tokenizer.tokens(others)
+        first, second = self.tokenizer.encode_batch(texts), self.tokenizer.encode_batch(others)
         for i, two in enumerate(zip(first, second, strict=True)):
             sizes = [len(one.ids) for one in two]
             limit = None if self.limit is None else self.limit - self.frame.num_added(pair=True)
@@ -259,7 +259,7 @@ class Indexer:
             covered = sum(n * coverage(n, [parts]) for n, parts in zip(sizes, read, strict=True))
             read_fraction = covered / sum(sizes) if all(sizes) else 0.0
             seen = [
-                self.distinguishes(one.ids, _token_texts(text, one.spans))[
+                self.distinguishes(one.ids, _token_texts(text, one.offsets))[
                     _covered_positions(parts)
                 ].sum()
                 for one, text, parts in zip(two, (texts[i], others[i]), read, strict=True)
@@ -279,7 +279,7 @@ class Indexer:
         for tokens, text, parts in zip(two, texts, window, strict=True):
             kept = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             ids.append(tokens.ids[kept])
-            spans.append(tokens.spans[kept])
+            spans.append(tokens.offsets[kept])
             if not len(kept) and not self.never_empty:  # nothing there is read as one unknown token
                 ids[-1] = np.array([self.tokenizer.unknown], np.int32)
                 spans[-1] = np.zeros((1, 2), np.int32)

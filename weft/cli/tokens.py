@@ -106,13 +106,13 @@ def decode(tokenizer: Trained, file: Texts = "-") -> None:
 
 
 def _encode_batch(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iterator[str]:
-    for text, tokens in zip(texts, tokenizer.tokens(texts), strict=True):
+    for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
         entries = [tokenizer.vocabulary[i] for i in tokens.ids]
         if as_json:
             row = {
                 "ids": tokens.ids.tolist(),
-                "tokens": [text[start:end] for start, end in tokens.spans.tolist()],
-                "spans": tokens.spans.tolist(),
+                "tokens": [text[start:end] for start, end in tokens.offsets.tolist()],
+                "spans": tokens.offsets.tolist(),
             }
             yield json.dumps(row, ensure_ascii=False)
         else:

@@ -51,7 +51,7 @@ def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow
     """
     tokenizer, frame = indexer.tokenizer, indexer.frame
     assert tokenizer.mask is not None
-    parts = tokenizer.ids(MASK_PATTERN.split(require_mask(text, where)))
+    parts = tokenizer.encode_ids(MASK_PATTERN.split(require_mask(text, where)))
     ids = np.concatenate(
         [piece for part in parts for piece in (part, np.array([tokenizer.mask], np.int32))][:-1]
     )

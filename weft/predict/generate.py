@@ -238,7 +238,7 @@ class Generator:
         """Yield batches of prompts of equal length, each read up to its last token."""
         continuing, runtime = self.continuing, self.engine.runtime
         device = None if runtime is None else runtime.device
-        rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.ids(prompts)]
+        rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.encode_ids(prompts)]
         for name, ids in zip(names, rows, strict=True):
             if continuing.limit is not None and len(ids) > continuing.limit:
                 raise UserError(
@@ -315,7 +315,7 @@ class Generator:
         if not prefix:
             return []
         self.check_known([prefix], ["prefix"])
-        return self.tokenizer.ids([prefix])[0].tolist()
+        return self.tokenizer.encode_ids([prefix])[0].tolist()
 
     def _allowed_phrases(
         self, only: Sequence[str], forced: list[int], prompts: list[str], beyond: int
@@ -325,7 +325,7 @@ class Generator:
             return None
         self.check_known(entries, ["only"] * len(entries))
         first, then = (
-            [ids.tolist() for ids in self.tokenizer.ids([space + text for text in entries])]
+            [ids.tolist() for ids in self.tokenizer.encode_ids([space + text for text in entries])]
             for space in ("", " ")
         )
         if forced or (self.continues and any(text and not text[-1].isspace() for text in prompts)):
@@ -345,7 +345,7 @@ class Generator:
         if UNK not in tokenizer.vocabulary:
             return []
         unknown = tokenizer.vocabulary.index(UNK)
-        found = zip(tokenizer.strings(prompts), tokenizer.ids(prompts), strict=True)
+        found = zip(tokenizer.strings(prompts), tokenizer.encode_ids(prompts), strict=True)
         words = (w for some, ids in found for w, id in zip(some, ids.tolist(), strict=True)
                  if id == unknown)  # fmt: skip
         return list(dict.fromkeys(words))
@@ -354,7 +354,7 @@ class Generator:
         """Raise UserError for a text with words outside the vocabulary."""
         vocabulary = self.tokenizer.vocabulary
         unknown = vocabulary.index(UNK) if UNK in vocabulary else -1
-        for text, place, ids in zip(texts, where, self.tokenizer.ids(texts), strict=True):
+        for text, place, ids in zip(texts, where, self.tokenizer.encode_ids(texts), strict=True):
             if not len(ids) or unknown in ids:
                 (words,) = self.tokenizer.strings([text])
                 strange = [w for w, id in zip(words, ids.tolist(), strict=True) if id == unknown]

@@ -188,7 +188,7 @@ class ClassicRun:
         texts = (example.text for example in self.logger.reading(examples, "reading"))
         tokenizer = self._vocabulary.tokenizer
         while chunk := list(islice(texts, TOKENISE_CHUNK_TEXTS)):
-            yield from tokenizer.ids(chunk)
+            yield from tokenizer.encode_ids(chunk)
         if tally is not None:
             tally.enabled = False
 

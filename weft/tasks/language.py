@@ -53,7 +53,7 @@ class LMVocabulary(TargetVocabulary):
         last = known.get(EOS, known.get(GPT2_EOS, len(known)))
         first = last
         if not self.lines:
-            (found,) = self.tokenizer.ids(["\n"])
+            (found,) = self.tokenizer.encode_ids(["\n"])
             first = int(found[0]) if len(found) == 1 and found[0] != self.unknown else last
         return max(len(known), last + 1), first, last
 
@@ -65,13 +65,13 @@ class LMVocabulary(TargetVocabulary):
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids (T,) of each text, EOS included."""
-        return [self._add_end(ids) for ids in self.tokenizer.ids(texts)]
+        return [self._add_end(ids) for ids in self.tokenizer.encode_ids(texts)]
 
     def places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, tuple[CharSpan, ...]]]:
         """Return the ids of each text and their character offsets; those of EOS are empty."""
         out = []
-        for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True):
-            places = [(start, end) for start, end in tokens.spans.tolist()]
+        for text, tokens in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
+            places = [(start, end) for start, end in tokens.offsets.tolist()]
             if self.lines:
                 places.append((len(text), len(text)))
             out.append((self._add_end(tokens.ids), tuple(places)))
@@ -81,8 +81,8 @@ class LMVocabulary(TargetVocabulary):
         """Return the ids (T,) of each text with its tokens as text; EOS is empty."""
         end = [""] if self.lines else []
         return [
-            (self._add_end(tokens.ids), [text[a:b] for a, b in tokens.spans.tolist()] + end)
-            for text, tokens in zip(texts, self.tokenizer.tokens(texts), strict=True)
+            (self._add_end(tokens.ids), [text[a:b] for a, b in tokens.offsets.tolist()] + end)
+            for text, tokens in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 
     def with_subtokens(

@@ -52,7 +52,7 @@ class TargetVocabulary(LabelSpace):
     def encode(self, text: str, source: str = "") -> np.ndarray:
         """(T,) the ids of an answer and of its end; words of the source may be copied."""
         if not self.copies:
-            (ids,) = self.tokenizer.ids([text])
+            (ids,) = self.tokenizer.encode_ids([text])
         else:
             beyond = self.size[0]
             ((_, oov_words),) = self.tokenizer.encode_with_oov([source], beyond)

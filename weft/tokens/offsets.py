@@ -24,12 +24,12 @@ MAX_BATCH_CHARACTERS = (
 class Tokens:
     """One text, tokenised.
 
-    Spans never run backwards. They may overlap: the bytes of one character share its span. Only
+    Offsets never run backwards. They may overlap: the bytes of one character share its span. Only
     a "▁" that the tokenizer put before the first word has an empty one.
     """
 
     ids: np.ndarray  # (n,) int32
-    spans: np.ndarray  # (n, 2) int32 half-open character offsets into the original text
+    offsets: np.ndarray  # (n, 2) int32 half-open character offsets into the original text
     words: np.ndarray  # (n,) int32 word each token belongs to; -1 where it is only whitespace
 
     def __len__(self) -> int:

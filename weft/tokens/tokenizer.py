@@ -32,12 +32,16 @@ class Tokenizer:
         raw.no_padding()
         self._raw = raw
 
-    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, by the fastest way there is."""
+    def encode(self, text: str) -> Tokens:
+        """Return the ids of a text with their character offsets; `decode` is the inverse."""
+        return self.encode_batch([text])[0]
+
+    def encode_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of each text without offsets, which is faster."""
         return [np.array(one.ids, dtype=np.int32) for one in self._encode(texts, fast=True)]
 
-    def tokens(self, texts: Sequence[str]) -> list[Tokens]:
-        """The ids of each text with the characters and the word each one stands for."""
+    def encode_batch(self, texts: Sequence[str]) -> list[Tokens]:
+        """Return the ids of each text with the characters and the word each one stands for."""
         return align_tokens(
             texts, self._encode(texts, fast=False), self._raw.token_to_id(SPACE_MARK)
         )
@@ -76,7 +80,7 @@ class Tokenizer:
 
     def known_fraction(self, texts: Sequence[str]) -> np.ndarray:
         """(texts,) The fraction of each text's tokens that are not unknown; 0 for an empty text."""
-        rows = self.ids(texts)
+        rows = self.encode_ids(texts)
         return np.array(
             [np.mean(ids != self.unknown_entry) if len(ids) else 0.0 for ids in rows], float
         )
@@ -101,8 +105,8 @@ class Tokenizer:
     def strings(self, texts: Sequence[str]) -> list[list[str]]:
         """The surface of each token as it stands in the text."""
         return [
-            [text[start:end] for start, end in tokens.spans.tolist()]
-            for text, tokens in zip(texts, self.tokens(texts), strict=True)
+            [text[start:end] for start, end in tokens.offsets.tolist()]
+            for text, tokens in zip(texts, self.encode_batch(texts), strict=True)
         ]
 
     def decode(self, ids: Iterable[int], oov_words: Mapping[int, str] = NO_OOV_WORDS) -> str:
@@ -136,11 +140,11 @@ class Tokenizer:
         """
         unknown = self._raw.token_to_id(UNK)
         out = []
-        for i, (text, tokens) in enumerate(zip(texts, self.tokens(texts), strict=True)):
+        for i, (text, tokens) in enumerate(zip(texts, self.encode_batch(texts), strict=True)):
             ids = tokens.ids.copy()
             own = {word: n for n, word in enumerate(oov_words[i])} if oov_words is not None else {}
             for place in np.flatnonzero(ids == unknown).tolist():
-                start, end = tokens.spans[place].tolist()
+                start, end = tokens.offsets[place].tolist()
                 word = self._normalise(text[start:end])
                 if oov_words is None:
                     own.setdefault(word, len(own))

@@ -15,6 +15,7 @@ from weft.batch.lm_windows import LMLoader
 from weft.batch.mlm_collator import MLMLoader
 from weft.decode.search.state import copy_into, map_tensors
 from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_blocks
+from weft.model import Model
 from weft.runtime import Runtime, pin, without_autocast_cache
 from weft.train.settings import Settings
 
@@ -269,12 +270,12 @@ def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
     return isinstance(batches, LMLoader) and model.head.sync_free
 
 
-def _has_recurring_shapes(model: Any, batches: BatchLoader) -> bool:
+def _has_recurring_shapes(model: nn.Module, batches: BatchLoader) -> bool:
     """Return True if batches differ only in length and the model never waits for the host.
 
     This holds for texts, one or two in a row, that a network such as BERT classifies as a whole.
     """
-    parts = getattr(model, "parts", {})
+    parts = model.parts if isinstance(model, Model) else {}
     embedder, pair = parts.get("embedder"), parts.get("pair", {"kind": "joint"})
     return (
         type(batches) is BatchLoader

@@ -99,10 +99,10 @@ def test_running_text_goes_on_over_lines(tmp_path):
     assert np.allclose(alone[0], parts[0])  # what stands before the first is a line break
     assert np.allclose(alone[3][3:], parts[3][3:])  # four letters back, nothing else is seen
     # The same by the functions: all of the training file is one sentence.
-    (train,) = space.tokenizer.ids(["".join(f"{text}\n" for text in sentences())])
+    (train,) = space.tokenizer.encode_ids(["".join(f"{text}\n" for text in sentences())])
     size, first, last = space.size
     model = kneser_ney(count([train], size + 1, 4, Marks(0, 1, size, last))).model
-    (ids,) = space.tokenizer.ids([text])
+    (ids,) = space.tokenizer.encode_ids([text])
     right = model.sentence_scores([[first, *ids]])[0][1:-1]
     assert np.allclose(whole, right, atol=1e-5)
 
@@ -140,7 +140,7 @@ def test_texts_are_read_once_and_held_out_ones_only_where_they_are_needed(tmp_pa
     part, read = KneserNey(order=3), []
 
     def rows():
-        for ids in space.tokenizer.ids(sentences()):
+        for ids in space.tokenizer.encode_ids(sentences()):
             read.append(len(ids))
             yield ids
 
