@@ -47,7 +47,9 @@ class Race:
         space = self.task.space(examples)
         tokenizer = registry.build("tokenizer", full["tokenizer"]).train(e.text for e in examples)
         self.store = TokenStore()
-        for example, ids in zip(examples, tokenizer.encode_ids([e.text for e in examples]), strict=True):
+        for example, ids in zip(
+            examples, tokenizer.encode_ids([e.text for e in examples]), strict=True
+        ):
             self.store.append(ids, self.task.target(example, space))
         self.store.close()
         seed_everything(self.settings.seed)

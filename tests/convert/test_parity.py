@@ -252,7 +252,9 @@ def test_the_case_of_a_vocabulary_is_that_of_its_settings(tmp_path):
     made = transformers.BertTokenizer(vocab=vocabulary("bert"), do_lower_case=False)
     own = tokens.read(tmp_path, "bert")
     for text in ("The bank", "the Café"):
-        assert own.encode_ids([text])[0].tolist() == made(text, add_special_tokens=False)["input_ids"]
+        assert (
+            own.encode_ids([text])[0].tolist() == made(text, add_special_tokens=False)["input_ids"]
+        )
 
 
 def test_a_pretrained_embedder_reads_gpt2_from_both_sides(tmp_path):

@@ -42,8 +42,12 @@ def test_pad_is_zero_unk_is_one_and_subwords_know_all_specials(name):
 @given(texts=st.lists(TEXT, max_size=3))
 def test_any_text_gives_ids_and_spans_in_order(name, texts):
     tokenizer = TRAINED[name]
-    for text, ids, tokens in zip(texts, tokenizer.encode_ids(texts), tokenizer.encode_batch(texts), strict=True):
-        assert ids.dtype == tokens.ids.dtype == tokens.offsets.dtype == tokens.words.dtype == np.int32
+    for text, ids, tokens in zip(
+        texts, tokenizer.encode_ids(texts), tokenizer.encode_batch(texts), strict=True
+    ):
+        assert (
+            ids.dtype == tokens.ids.dtype == tokens.offsets.dtype == tokens.words.dtype == np.int32
+        )
         np.testing.assert_array_equal(ids, tokens.ids)
         assert tokens.offsets.shape == (len(ids), 2)
         assert tokens.words.shape == (len(ids),)
@@ -119,7 +123,9 @@ def test_saved_and_loaded(name, tmp_path):
     assert again.vocabulary == TRAINED[name].vocabulary
     assert again.to_json() == TRAINED[name].to_json()
     for text in [*CORPUS, "<pad> x"]:
-        np.testing.assert_array_equal(again.encode_ids([text])[0], TRAINED[name].encode_ids([text])[0])
+        np.testing.assert_array_equal(
+            again.encode_ids([text])[0], TRAINED[name].encode_ids([text])[0]
+        )
 
 
 def test_training_again_in_another_process_gives_the_same_bytes():
