@@ -4,7 +4,7 @@
     python bench/mutants.py --kinds edge --only weft/doctor --count 20
 
 Each worker has a copy of the tree. Tests run until one fails, within `--seconds` per mutant: the
-mirrored test file, the test files that import the module, then the mirrored folder.
+mirrored test file, the test files that import the module, then the mirrored folders.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def _changes(node: Any, line: bytes) -> Iterator[tuple[int, int, str, str]]:
 
 
 def nearest_tests(root: Path, mutant: Mutant) -> list[list[str]]:
-    """Return the tests to run, in groups: the mirrored file, importers and the mirrored folder."""
+    """Return the tests to run, in groups: the mirrored file, importers and the mirrored folders."""
     path = Path(mutant.file).relative_to("weft")
     mirrored = Path("tests") / path.parent / f"test_{path.stem}.py"
     module = ".".join(("weft", *path.with_suffix("").parts)).removesuffix(".__init__")
@@ -124,9 +124,9 @@ def nearest_tests(root: Path, mutant: Mutant) -> list[list[str]]:
         for test in sorted((root / "tests").rglob("test_*.py"), key=lambda p: p.stat().st_size)
         if uses.search(test.read_text("utf-8"))
     ]
-    folder = next(p for p in mirrored.parents if (root / p).is_dir())
+    folders = [str(p) for p in mirrored.parents if (root / p).is_dir() and len(p.parts) > 1]
     first = [str(mirrored)] if (root / mirrored).is_file() else importers[:1]
-    rest = [*importers, *([] if folder == Path("tests") else [str(folder)])]
+    rest = [*importers, *folders]
     table = ["tests/test_defaults.py"] if mutant.kind == "default" else []
     return [g for g in (table, first, [t for t in rest if t not in first]) if g]
 
