@@ -10,7 +10,8 @@ import weft
 from weft import jsonio, registry, untrusted
 from weft.compare import dataset_stats, leaderboard, trial
 from weft.compare.leaderboard import Row, recommend
-from weft.doctor.checks import labels, near_duplicates, target_stats
+from weft.doctor import examine
+from weft.doctor.checks import consistency, duplicates, labels, near_duplicates, target_stats
 from weft.doctor.checks.label_variants import CLEAR_RATIO, _is_typo, find_variants
 from weft.errors import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, UserError, near_miss
 from weft.explain.explanation import Word
@@ -19,6 +20,7 @@ from weft.report.analysis import confusion, generation_samples
 from weft.report.drawings import generation, highlight, terminal
 from weft.run import collapse, lm_data
 from weft.tasks.task import MAX_REPR_CHARACTERS, Answer
+from weft.text.annotation.schemes import Span
 from weft.text.example import Example
 from weft.text.formats.documents import detect_document_layout
 from weft.text.label_names import MAX_SHOWN_NAMES
@@ -474,6 +476,73 @@ def test_near_duplicates_may_differ_by_one_word_in_six(length, edits):
 )
 def test_labels_that_are_texts(targets, free):
     assert target_stats.are_free_text([Example("x", t) for t in targets]) is free
+
+
+def check_kinds(texts, **options):
+    """Return the level of each kind of finding about labelled texts."""
+    rows = [Example(text, f"l{i % 2}", file="f", line=i + 1) for i, text in enumerate(texts)]
+    found = examine({"train": lambda: iter(rows)}, near=False, **options)
+    return {finding.kind: finding.level for finding in found.findings}
+
+
+def some(count, size=6):
+    return [" ".join(f"w{i}x{k}" for k in range(size)) for i in range(count)]
+
+
+@pytest.mark.parametrize(("rows", "level"), [(100, "warning"), (102, "note")])
+def test_duplicates_are_a_warning_from_one_in_a_hundred_on(rows, level):
+    assert duplicates.WARNING_FRACTION == 0.01
+    texts = some(rows)
+    texts[-2] = texts[0]  # with the same label
+    assert check_kinds(texts)["duplicate"] == level
+
+
+@pytest.mark.parametrize(("median", "noted"), [(5, True), (4, False)])
+def test_single_words_are_noted_among_longer_texts(median, noted):
+    assert ("short" in check_kinds([*some(20, median), "alone"])) is noted
+
+
+@pytest.mark.parametrize(("words", "noted"), [(100, False), (101, True)])
+def test_texts_ten_times_as_long_as_nearly_all_others_are_outliers(words, noted):
+    assert ("outlier" in check_kinds([*some(40, 10), *some(1, words)])) is noted
+
+
+@pytest.mark.parametrize(("foreign", "noted"), [(1, True), (2, False)])
+def test_another_script_is_noted_below_one_text_in_ten(foreign, noted):
+    texts = [*some(20 - foreign), *(f"слово {i} ещё одно слово" for i in range(foreign))]
+    assert check_kinds(texts).get("script") == "note"
+    rows = [Example(text, "a", file="f", line=i) for i, text in enumerate(texts)]
+    titles = [f.title for f in examine({"train": lambda: iter(rows)}, near=False).findings]
+    assert any("mostly Cyrillic letters" in title for title in titles) is noted
+    assert any("scripts are mixed" in title for title in titles) is not noted
+
+
+def test_tags_are_compared_up_to_a_number_of_words(monkeypatch):
+    monkeypatch.setattr(consistency, "MAX_WORDS", 3)
+    seen = consistency.TagVariation()
+    seen.add_sentence(0, ("a", "b"), ("X", "Y"))
+    seen.add_sentence(1, ("a", "b"), ("X", "Y"))  # would be four
+    seen.add_spans(2, "a b", [Span("P", 0, 1)])
+    assert len(seen._tag) == 3
+    seen.add_spans(3, "a b", [Span("P", 0, 1)])
+    assert len(seen._tag) == 3
+
+
+@pytest.mark.parametrize(
+    ("label", "meant", "often", "count", "slip"),
+    [
+        ("nsuz", "nsubz", 100, 1, True),
+        ("nsuz", "nsubz", 99, 1, False),
+        ("nsuz", "nsubz", 300, 3, True),
+        ("nsuz", "nsubz", 400, 4, False),
+        ("nsz", "nsuz", 900, 1, False),  # too short
+    ],
+)
+def test_rare_tags_next_to_frequent_ones_are_slips(label, meant, often, count, slip):
+    noted = {name: SimpleNamespace(count=n) for name, n in ((meant, often), (label, count))}
+    survey = SimpleNamespace(splits=[SimpleNamespace(layers={"tag": noted}, labels={})])
+    found = labels.find_slips(survey, "tag")
+    assert [(variant.label, variant.meant) for variant in found] == [(label, meant)] * slip
 
 
 # Replayed answers

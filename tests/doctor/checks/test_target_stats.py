@@ -51,13 +51,14 @@ def test_a_clean_parallel_text_has_nothing_wrong():
 def test_copies_lengths_and_missing_targets_are_found():
     rows = pairs(41)
     rows[3] = Example(rows[3].text, rows[3].text.upper(), "", "f", 4)
+    rows[9] = Example(rows[9].text, rows[9].text, "", "f", 10)
     rows[5] = Example(rows[5].text, "le " * 60, "", "f", 6)
     rows[7] = Example(rows[7].text, None, "", "f", 8)
     rows[11] = Example(rows[11].text, "le Ð´Ð° Ð´Ð° Ð´Ð° Ð´Ð° Ð´Ð° Ð´Ð°", "", "f", 12)
     rows[13] = Example(rows[13].text, "да нет да нет да нет да нет", "", "f", 14)
     diagnosis = examined(rows)
     copy = found(diagnosis, "copy")
-    assert copy.title == "1 row of train (2.4 %) has the source as target."
+    assert copy.title == "2 rows of train (4.9 %) have the source as target."
     assert copy.places[0].where == "f:4"
     long = found(diagnosis, "length ratio")
     assert long.count == 1
