@@ -177,7 +177,7 @@ def test_rules_of_the_command(models):
 @pytest.mark.parametrize(
     ("model", "given", "parts"),
     [
-        ("bag", (), ("task 'classify', which writes no text", "weft predict", "--recipe")),
+        ("bag", (), ("task 'classify' does not generate text", "weft predict", "--recipe")),
         ("words/run", ("--temperature", 0), ("--temperature 0", "--method greedy")),
         (
             "words/run",
@@ -216,8 +216,8 @@ def test_rules_of_the_command(models):
         ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--only", "nothing.txt"), ("nothing.txt",)),
-        ("words/run", ("--prefix", "zebra"), ("prefix: the model does not know 'zebra'",)),
-        ("pairs/run", (), ("The prompt is empty", "answers a source", "--input")),
+        ("words/run", ("--prefix", "zebra"), ("prefix: 'zebra' is not in the vocabulary",)),
+        ("pairs/run", (), ("The prompt is empty", "needs a source text", "--input")),
         ("none", (), ("none: no such model folder",)),
     ],
 )
@@ -260,7 +260,7 @@ def test_unknown_constraint_words_are_reported_with_their_line(models):
     path.write_text("fish\nfisch\n", "utf-8")
     says(
         fails("generate", models / "words/run", "--only", path),
-        "strange.txt:2: the model does not know 'fisch'",
+        "strange.txt:2: 'fisch' is not in the vocabulary",
         "Did you mean 'fish'?",
     )
     path.write_text("\n", "utf-8")

@@ -219,7 +219,7 @@ def test_vectors_and_no_answers(folder, tmp_path):
     line = json.loads(first)
     line["scores"][3] += 0.01
     path.write_text("\n".join([json.dumps(line), *rest]), "utf-8")
-    with pytest.raises(weft.UserError, match="no longer answers as it did"):
+    with pytest.raises(weft.UserError, match="answers differ from those recorded"):
         weft.load(tmp_path / "model")
 
 

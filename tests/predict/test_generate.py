@@ -316,12 +316,16 @@ def test_a_folder_will_do(tmp_path):
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("masked-bilstm", {}, "reads a word from both of its sides, .* kneser-ney, lstm-lm, gpt"),
-        ("gpt", {"prompts": "the " * 8}, "has 8 tokens, and this model reads at most 6"),
+        ("masked-bilstm", {}, "is bidirectional.* kneser-ney, lstm-lm, gpt"),
+        ("gpt", {"prompts": "the " * 8}, "has 8 tokens; this model reads at most 6"),
         ("gpt", {"prompts": ["a", "the " * 8]}, "Prompt 2 has 8 tokens"),
-        ("seq2seq", {"prompts": "  "}, "The prompt is empty, and this model answers a source"),
-        ("kneser-ney", {"only": ["fish", "fisch"]}, "does not know 'fisch'.* Did you mean 'fish'"),
-        ("kneser-ney", {"prefix": "zebra"}, "prefix: the model does not know 'zebra'"),
+        ("seq2seq", {"prompts": "  "}, "The prompt is empty; this model needs a source text"),
+        (
+            "kneser-ney",
+            {"only": ["fish", "fisch"]},
+            "'fisch' is not in the vocabulary.* Did you mean 'fish'",
+        ),
+        ("kneser-ney", {"prefix": "zebra"}, "prefix: 'zebra' is not in the vocabulary"),
         ("kneser-ney", {"temperature": 0.0}, "use method = 'greedy'"),
         ("kneser-ney", {"max_lenght": 3}, "Did you mean 'max_length'"),
         (

@@ -26,8 +26,8 @@ def test_the_nearest_come_first_and_once(chunk, monkeypatch):
     assert [score for _, score in found] == pytest.approx([1.0, 0.5**0.5, 0.0])
 
 
-def test_nothing_to_look_among():
-    with pytest.raises(UserError, match="no texts to look among"):
+def test_nothing_to_search():
+    with pytest.raises(UserError, match="no texts to search"):
         nearest(predictor(), ["q"], [])
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -136,7 +135,7 @@ def find_contexts(
 
 def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     """The engine, where it has a vector for each token, and the layer is one that it has."""
-    engine: Any = predictor.engine
+    engine = predictor.engine
     if (
         not isinstance(engine, NeuralEngine)
         or engine.model.traits.is_lm

@@ -1,7 +1,7 @@
 """Batched forward passes: batches of similar length in, the order of the rows out."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from weft.runtime import Runtime, use_threads
 
 MAX_ROWS, MAX_TOKENS = 256, 16384  # per batch: without gradients it may be larger
 SINGLE_THREAD_STEPS = 512  # up to here one thread; on a busy machine several wait for each other
+
+Output = TypeVar("Output")
 
 
 def forward_batches(
@@ -30,8 +32,8 @@ def frozen_features(
 
 
 def _run_batches(
-    model: Model, source: RowSource, runtime: Runtime, forward: Callable[[Padded], Any]
-) -> Iterator[tuple[np.ndarray, Any]]:
+    model: Model, source: RowSource, runtime: Runtime, forward: Callable[[Padded], Output]
+) -> Iterator[tuple[np.ndarray, Output]]:
     model.eval()
     with torch.inference_mode():
         for batch in inference_batches(source, rows=MAX_ROWS, budget=MAX_TOKENS):

@@ -9,11 +9,11 @@ from weft.text.example import Example, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_words
 from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
 
-KINDS = ("tags", "spans", "arcs")  # what has a column to stand in
+KINDS = ("tags", "spans", "arcs")  # annotations that have a column
 
 
 def tag_columns(predictor: Predictor) -> tuple[str, ...]:
-    """Return the columns of a model's tags; relations belong to heads and are not tags."""
+    """Return the columns of a model's tags; relations are not tags."""
     return tuple(name for name in predictor.space.names if name != "deprel")
 
 
@@ -33,20 +33,20 @@ def fill_columns(
 ) -> Sentence:
     """Return the sentence with the prediction in its columns; the rest is unchanged.
 
-    Tags of a column that CoNLL-U does not have stand in the last one, as Name=tag.
+    Tags of a column that CoNLL-U lacks go to MISC, as Name=tag.
     """
     if annotation is None or annotation.kind not in KINDS:
         raise UserError(
-            "--conllu writes tags and dependencies, and this model answers with something else. "
-            "Leave --conllu out, or pass --json."
+            "--conllu writes tags and dependencies, and this model predicts neither. "
+            "Omit --conllu, or pass --json."
         )
     if annotation.tags:
         rows = [tuple(tag.split(" ")) for tag in annotation.tags]
         for k, name in enumerate(names or ("upos",)):
             cells = [row[k] for row in rows]
             if name not in COLUMNS:
-                own = zip(sentence.column("misc"), cells, strict=True)
-                cells = [_set_misc(misc, name, cell) for misc, cell in own]
+                pairs = zip(sentence.column("misc"), cells, strict=True)
+                cells = [_set_misc(misc, name, cell) for misc, cell in pairs]
             sentence = sentence.with_column(name if name in COLUMNS else "misc", cells)
     if annotation.heads:
         sentence = sentence.with_column("head", annotation.heads).with_column(

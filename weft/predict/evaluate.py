@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import IO, Any, Literal
 
@@ -11,11 +11,20 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.metrics import Metric
+from weft.predict.output import EngineOutput
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
 from weft.registry import check_types
+from weft.tasks.language import LMMetric
 from weft.tasks.task import Answer
-from weft.text.example import UNKNOWN_WORDS, Example, GoldAnswers, SkipCounter, WordAnnotations
+from weft.text.example import (
+    UNKNOWN_WORDS,
+    Example,
+    GoldAnswers,
+    Label,
+    SkipCounter,
+    WordAnnotations,
+)
 
 
 @check_types
@@ -38,52 +47,79 @@ def evaluate(
     task, space = predictor.task, predictor.space
     if task.read_mode != "labelled":
         return _evaluate_lm(predictor, examples, predictions, watch, on_example)
-    measure = task.build_metric(space)
+    metric = task.build_metric(space)
     stream = task.group_references(examples)
     rows = 0
     while chunk := list(islice(stream, chunk_size(space))):
-        kept, targets = [], []
-        for example in preprocess(chunk, task, tally, on_bad_row, predictor.engine.parser):
-            if (target := _target(predictor, example, on_bad_row, tally)) is not None:
-                kept.append(example)
-                targets.append(target)
+        kept, targets = _read_targets(predictor, chunk, on_bad_row, tally)
         if kept:
             whole = predictor.pairs or predictor.engine.input_kind in ("trees", "vectors")
-            given = [e if whole or e.words or e.fields else e.text for e in kept]
-            scored = predictor.engine.predict(given)
-            gold = targets if isinstance(scored.scores, list) else np.array(targets)
+            inputs = [e if whole or e.words or e.fields else e.text for e in kept]
+            output = predictor.engine.predict(inputs)
+            gold: np.ndarray | list[Any]
+            gold = targets if isinstance(output.scores, list) else np.array(targets)
             if task.has_references:
                 gold = [task.find_reference(example) for example in kept]
-            measure.add(task.predict_targets(scored.scores, space), gold)
-            read = np.ones(len(kept)) if scored.read is None else scored.read
-            for example, share, held in zip(kept, scored.coverage, read, strict=True):
-                if held < 1:
-                    tally.add("texts read only in part", f"{example.where} ({held:.0%})")
-                if share < held:
-                    tally.add(UNKNOWN_WORDS, f"{example.where} ({share:.0%} covered)")
-            answers = task.answers(scored.scores, space) if predictions or on_example else []
+            metric.add(task.predict_targets(output.scores, space), gold)
+            _count_unread(kept, output, tally)
+            answers = task.answers(output.scores, space) if predictions or on_example else []
             if on_example is not None:
                 for example, answer in zip(kept, answers, strict=True):
                     on_example(example, answer)
             if predictions is not None:
-                for example, answer, share in zip(kept, answers, scored.coverage, strict=True):
-                    row = {
-                        "text": example.text,
-                        "label": label_json(example.label),
-                        **answer_json(answer),
-                    }
-                    row["coverage"] = float(share)
-                    if predictor.pairs:
-                        row["other"] = example.other
-                    if answer.structure is not None:
-                        row["structure"] = answer.structure.to_json()
-                        row["gold"] = task.gold(example, space, answer).to_json()
+                for example, answer, coverage in zip(kept, answers, output.coverage, strict=True):
+                    row = _prediction_json(predictor, example, answer)
+                    row["coverage"] = float(coverage)
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         rows += len(chunk)
         watch(len(chunk))
     if not rows:
         raise UserError("There are no examples to measure on.")
-    return measure
+    return metric
+
+
+def _read_targets(
+    predictor: Predictor, examples: Sequence[Example], on_bad_row: str, tally: SkipCounter
+) -> tuple[list[Example], list[Any]]:
+    """Return the examples that can be measured, and their targets; count the others."""
+    kept, targets = [], []
+    parser = predictor.engine.parser
+    for example in preprocess(examples, predictor.task, tally, on_bad_row, parser):
+        try:
+            if example.label is None and example.tree is None:
+                raise predictor.task.missing_label_error(example)
+            target = predictor.task.target(example, predictor.space)
+        except UserError:
+            if on_bad_row == "error":
+                raise
+            missing = example.label is None
+            what = "rows without a label skipped" if missing else "unknown labels skipped"
+            tally.add(what, example.where)
+            continue
+        kept.append(example)
+        targets.append(target)
+    return kept, targets
+
+
+def _count_unread(examples: Sequence[Example], output: EngineOutput, tally: SkipCounter) -> None:
+    """Count the texts that were truncated, and those with unknown words."""
+    fractions = np.ones(len(examples)) if output.read is None else output.read
+    for example, coverage, read in zip(examples, output.coverage, fractions, strict=True):
+        if read < 1:
+            tally.add("texts read only in part", f"{example.where} ({read:.0%})")
+        if coverage < read:
+            tally.add(UNKNOWN_WORDS, f"{example.where} ({coverage:.0%} covered)")
+
+
+def _prediction_json(predictor: Predictor, example: Example, answer: Answer) -> dict[str, object]:
+    """Return a line of predictions.jsonl."""
+    row = {"text": example.text, "label": label_json(example.label), **answer_json(answer)}
+    if predictor.pairs:
+        row["other"] = example.other
+    if answer.structure is not None:
+        row["structure"] = answer.structure.to_json()
+        row["gold"] = predictor.task.gold(example, predictor.space, answer).to_json()
+    return row
 
 
 def _evaluate_lm(
@@ -94,11 +130,10 @@ def _evaluate_lm(
     on_example: Callable[[Example, Answer], None] | None,
 ) -> Metric:
     """Return the metrics of running text under a language model."""
-    task = predictor.task
-    measure = task.build_metric(predictor.space)
+    task, engine = predictor.task, predictor.engine
+    metric = task.build_metric(predictor.space)
     waiting: deque[Example] = deque()
-    engine: Any = predictor.engine
-    both: list[Example] = []  # to be scored backward as well
+    backward: list[Example] = []  # to be scored backward as well
 
     def texts() -> Iterator[str]:
         for example in examples:
@@ -107,11 +142,11 @@ def _evaluate_lm(
 
     for scored in task.score_texts(engine, texts(), predictor.space):
         example = waiting.popleft()
-        measure.add(task.predict_targets([scored], predictor.space), [task.find_reference(example)])
+        metric.add(task.predict_targets([scored], predictor.space), [task.find_reference(example)])
         if engine.has_backward_lm:
-            both.append(example)
-            if len(both) == CHUNK_TEXTS:
-                _evaluate_backward(predictor, measure, both)
+            backward.append(example)
+            if len(backward) == CHUNK_TEXTS:
+                _evaluate_backward(predictor, metric, backward)
         if on_example is not None or predictions is not None:
             (answer,) = task.answers([scored], predictor.space)
             if on_example is not None:
@@ -121,35 +156,39 @@ def _evaluate_lm(
                     "text": example.text,
                     "label": label_json(example.label),
                     **answer_json(answer),
+                    "tokens": len(answer.scores),  # the weight of the text in a paired test
                 }
-                row["tokens"] = len(answer.scores)  # what a paired test weighs the text by
                 predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
         watch(1)
-    if not measure.n:
+    if not metric.n:
         raise UserError("There are no examples to measure on.")
-    if both:
-        _evaluate_backward(predictor, measure, both)
-    return measure
+    if backward:
+        _evaluate_backward(predictor, metric, backward)
+    return metric
 
 
-def _evaluate_backward(predictor: Predictor, measure: Any, examples: list[Example]) -> None:
+def _evaluate_backward(predictor: Predictor, metric: Metric, examples: list[Example]) -> None:
     """Add the scores of the backward language model, and clear the examples."""
-    task, engine = predictor.task, predictor.engine
-    measure.backward = measure.backward or task.build_metric(predictor.space)
-    found = engine.score_backward([one.text for one in examples])
+    task = predictor.task
+    backward = task.build_metric(predictor.space)
+    assert isinstance(metric, LMMetric)
+    assert isinstance(backward, LMMetric)
+    scored = predictor.engine.score_backward([one.text for one in examples])
     gold = [task.find_reference(one) for one in examples]
-    measure.backward.add(task.predict_targets(found, predictor.space), gold)
+    counts: Metric = metric.backward or backward
+    counts.add(task.predict_targets(scored, predictor.space), gold)
+    metric.backward = metric.backward or backward
     examples.clear()
 
 
-def label_json(label: Any) -> Any:
+def label_json(label: Label) -> object:
     """Return a label as JSON: the columns of words, the texts of answers."""
     if isinstance(label, GoldAnswers):
         return list(label.texts)
     return label.columns if isinstance(label, WordAnnotations) else label
 
 
-def answer_json(answer: Any) -> dict[str, Any]:
+def answer_json(answer: Answer) -> dict[str, object]:
     """Return an answer as `predict --json` prints it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
     if answer.blanks:
@@ -169,19 +208,6 @@ def _check_examples(examples: Iterable[Example]) -> Iterator[Example]:
         yield one
 
 
-def _target(predictor: Predictor, example: Example, on_bad_row: str, tally: SkipCounter) -> Any:
-    try:
-        if example.label is None and example.tree is None:
-            raise predictor.task.missing_label_error(example)
-        return predictor.task.target(example, predictor.space)
-    except UserError:
-        if on_bad_row == "error":
-            raise
-        what = "rows without a label skipped" if example.label is None else "unknown labels skipped"
-        tally.add(what, example.where)
-        return None
-
-
-def metrics_json(measure: Metric) -> dict[str, Any]:
+def metrics_json(metric: Metric) -> dict[str, object]:
     """Return the metrics as JSON values."""
-    return {name: dataclasses.asdict(figure) for name, figure in measure.compute().items()}
+    return {name: dataclasses.asdict(value) for name, value in metric.compute().items()}

@@ -12,7 +12,7 @@ from weft.tasks.mlm import MASK_PATTERN, FilledMasks, require_mask
 from weft.tokens.offsets import SPACE_MARK
 from weft.tokens.tokenizer import BYTE_LEVEL_SPACE, Tokenizer
 
-WORDS_PER_BLANK = 5  # words of each blank
+WORDS_PER_BLANK = 5
 
 
 def fill(
@@ -21,27 +21,27 @@ def fill(
     """Return the best words for the blanks of each text, and (texts,) the fraction read."""
     rows: list[MaskedRow] = []
     owners: list[int] = []
-    covered = np.ones(len(texts))
+    coverage = np.ones(len(texts))
     for i, text in enumerate(texts):
         if not text.strip():
-            covered[i] = 0.0
+            coverage[i] = 0.0
             continue
-        for row, share in masked_rows(text, indexer, f"text {i + 1}"):
+        for row, fraction in masked_rows(text, indexer, f"text {i + 1}"):
             rows.append(row)
             owners.append(i)
-            covered[i] = share
+            coverage[i] = fraction
     tokenizer = indexer.tokenizer
     blanks: list[list[tuple[tuple[str, float], ...]]] = [[] for _ in texts]
-    for owner, (ids, chances) in zip(
+    for owner, (ids, probs) in zip(
         owners,
         predict_masked(model, rows, tokenizer.ordinary, WORDS_PER_BLANK, runtime),
         strict=True,
     ):
-        for some, own in zip(ids.tolist(), chances.tolist(), strict=True):
-            words = (display_word(tokenizer, word) for word in some)
-            blanks[owner].append(tuple(zip(words, own, strict=True)))
-    found = [FilledMasks(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
-    return found, covered
+        for best, best_probs in zip(ids.tolist(), probs.tolist(), strict=True):
+            words = (display_word(tokenizer, word) for word in best)
+            blanks[owner].append(tuple(zip(words, best_probs, strict=True)))
+    filled = [FilledMasks(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
+    return filled, coverage
 
 
 def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow, float]]:
@@ -53,18 +53,18 @@ def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow
     assert tokenizer.mask is not None
     parts = tokenizer.encode_ids(MASK_PATTERN.split(require_mask(text, where)))
     ids = np.concatenate(
-        [piece for part in parts for piece in (part, np.array([tokenizer.mask], np.int32))][:-1]
+        [chunk for part in parts for chunk in (part, np.array([tokenizer.mask], np.int32))][:-1]
     )
     steps = (np.cumsum([len(part) + 1 for part in parts[:-1]]) - 1).tolist()
-    room = len(ids) if indexer.limit is None else indexer.limit - frame.num_added()
-    ahead = len(frame.before)
-    if len(ids) <= room:
-        return [(MaskedRow(frame.wrap(ids)[0], [ahead + step for step in steps]), 1.0)]
+    size = len(ids) if indexer.limit is None else indexer.limit - frame.num_added()
+    leading = len(frame.before)
+    if len(ids) <= size:
+        return [(MaskedRow(frame.wrap(ids)[0], [leading + step for step in steps]), 1.0)]
     out = []
     for step in steps:
-        start = min(max(step - room // 2, 0), len(ids) - room)
-        own = frame.wrap(ids[start : start + room])[0]
-        out.append((MaskedRow(own, [ahead + step - start]), room / len(ids)))
+        start = min(max(step - size // 2, 0), len(ids) - size)
+        window = frame.wrap(ids[start : start + size])[0]
+        out.append((MaskedRow(window, [leading + step - start]), size / len(ids)))
     return out
 
 

@@ -18,13 +18,16 @@ from weft.decode.decoders.packed import pack_if_possible
 from weft.decode.decoders.prompt_continuation import PromptContinuation, SlidingState
 from weft.decode.search.allowed_phrases import AllowedPhrases
 from weft.decode.search.constraints import Constraints
+from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.inference.lm_scoring import lm_head
 from weft.predict.classic import ClassicEngine
 from weft.predict.neural import NeuralEngine
+from weft.predict.output import EngineInput, plain_texts
 from weft.predict.predictor import Predictor, load
+from weft.protocols import State
 from weft.tasks.language import LMVocabulary
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
@@ -39,9 +42,9 @@ MAX_PROMPTS = 64  # prompts that are continued together
 class Token:
     """One generated token."""
 
-    text: str  # what it adds to the text; "" for the end, and while a character is not whole
+    text: str  # "" for the end, and while a character is incomplete
     id: int
-    probability: float  # by the model itself, whatever the rules leave
+    probability: float  # before constraints
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,10 @@ class Generation:
     """One generated text."""
 
     prompt: str
-    text: str  # of a language model, what comes behind the prompt
+    text: str  # of a language model, the continuation alone
     score: float  # normalised log-probability
     tokens: tuple[Token, ...]
-    ended: bool  # False: the limit cut it off
+    ended: bool  # False: it reached max_length
 
     @property
     def whole(self) -> str:
@@ -64,20 +67,20 @@ class Generation:
 class GenerationBatch:
     """A batch of prompts with the decoder state to generate from."""
 
-    rows: list[int]  # their numbers among all prompts
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
-    state: Any
-    first: int | Tensor  # what goes in first, of all or (B,) of each
-    before: list[list[int]]  # ids of the text that each of them continues
+    rows: list[int]  # the numbers of the prompts
+    step: Callable[[Tensor, State], tuple[Tensor, State]]
+    state: State
+    first: int | Tensor  # the first input id, of all or (B,) of each
+    before: list[list[int]]  # ids of the text that each continues
     rules: Constraints = NO_CONSTRAINTS
-    oov_words: Sequence[Mapping[int, str]] = ()  # of each, words that only its source has
-    beyond: int = 0  # how many ids these have, over those of the vocabulary
+    oov_words: Sequence[Mapping[int, str]] = ()  # of each, the words that only its source has
+    extra_ids: int = 0  # ids of those words, beyond the vocabulary
 
 
 @registry.check_types
 def generate(
     model: Predictor | str | Path,
-    prompts: str | Sequence[Any] = "",  # texts, or arrays
+    prompts: str | Sequence[Any] = "",  # texts or arrays, checked by the predictor
     *,
     prefix: str = "",
     only: Sequence[str] = (),
@@ -85,14 +88,14 @@ def generate(
 ) -> list[list[Generation]]:
     """Generate texts for each prompt, best first; a language model continues it.
 
-    Settings are those of [generate], and the model's own where none are given: method,
-    max_length, num_beams, num_return, num_samples, temperature, … `prefix` is how every
-    text begins, and `only` are the words or texts that it may be made of. A model that reads
-    vectors is given their names or arrays.
+    Settings are those of [generate]: method, max_length, num_beams, num_return, num_samples,
+    temperature, …; the model's own are the default. `prefix` begins every text, and `only` are the
+    words or phrases that a text may consist of. A model that reads vectors takes their names or
+    arrays.
     """
     writer = Generator(model if isinstance(model, Predictor) else load(model))
-    requested = [prompts] if isinstance(prompts, str) else list(prompts)
-    return writer.write(requested, writer.search_settings(settings), prefix=prefix, only=only)
+    inputs = [prompts] if isinstance(prompts, str) else list(prompts)
+    return writer.write(inputs, writer.search_settings(settings), prefix=prefix, only=only)
 
 
 class Generator:
@@ -102,8 +105,8 @@ class Generator:
         kind = predictor.config["task"]["kind"]
         if kind not in ("language", "seq2seq"):
             raise UserError(
-                f"This is a model of the task '{kind}', which writes no text. Ask it with `weft "
-                "predict`; what writes is trained with --recipe kneser-ney, gpt or seq2seq, say."
+                f"A model of task '{kind}' does not generate text; use `weft predict`. Models that "
+                "generate come from --recipe kneser-ney, gpt or seq2seq, for example."
             )
         self.predictor, self.engine = predictor, predictor.engine
         assert isinstance(predictor.space, TargetVocabulary)
@@ -121,24 +124,24 @@ class Generator:
             ngrams = engine.part.ngrams
             self.continuing = PromptContinuation(ngrams)
             self.size = ngrams.size
-            # Without lines of its own, a text goes on from a line break.
+            # Running text continues after a line break.
             self.bos = self.bos if self._is_running_text else ngrams.marks.bos
             return
         head = lm_head(self._neural.model)
         if head.is_bidirectional:
             raise UserError(
-                "This language model reads a word from both of its sides, so it cannot write one "
-                "after the other. Use a model that reads from the left: kneser-ney, lstm-lm, gpt."
+                "This language model is bidirectional, so it cannot generate text. Use one that "
+                "reads from left to right: kneser-ney, lstm-lm, gpt."
             )
         limit = head.decoder.max_positions
-        # Of positions that no training piece had, nothing was learned.
-        own = pack_if_possible(head.decoder)
-        self.continuing = PromptContinuation(own, None if limit is None else head.window)
+        # Positions beyond the training window were never trained.
+        decoder = pack_if_possible(head.decoder)
+        self.continuing = PromptContinuation(decoder, None if limit is None else head.window)
 
-    def search_settings(self, given: Mapping[str, Any]) -> SearchSettings:
-        """Return the model's search settings, overridden by `given`."""
-        usual = self.predictor.config.get("generate") or {"method": "sample"}
-        return SearchSettings(**registry.check(SearchSettings, {**usual, **given}, "[generate]"))
+    def search_settings(self, changes: Mapping[str, object]) -> SearchSettings:
+        """Return the model's search settings, overridden by `changes`."""
+        saved = self.predictor.config.get("generate") or {"method": "sample"}
+        return SearchSettings(**registry.check(SearchSettings, {**saved, **changes}, "[generate]"))
 
     def write(
         self, prompts: Sequence[str | np.ndarray], settings: SearchSettings, *, prefix: str = "",
@@ -146,18 +149,18 @@ class Generator:
     ) -> list[list[Generation]]:  # fmt: skip
         """Generate texts for each prompt; `first` is the number of the first prompt.
 
-        With a `file` the prompts are its lines, and are called so where one is wrong.
+        With a `file` the prompts are its lines, and errors name them so.
         """
-        given = self.predictor.prepare_inputs(prompts, first)
-        texts = [one if isinstance(one, str) else one.text for one in given]
-        out: list[list[Generation]] = [[] for _ in given]
-        for job in self._make_batches(given, settings, prefix, only, first, file):
+        inputs = self.predictor.prepare_inputs(prompts, first)
+        texts = plain_texts(inputs)
+        out: list[list[Generation]] = [[] for _ in inputs]
+        for job in self._make_batches(inputs, settings, prefix, only, first, file):
             step, state, how, faster = self._prepare_search(job, settings)
-            found = search(
+            results = search(
                 step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
                 constraints=job.rules, wrap_step=faster,
             )  # fmt: skip
-            for k, (row, hypotheses) in enumerate(zip(job.rows, found, strict=True)):
+            for k, (row, hypotheses) in enumerate(zip(job.rows, results, strict=True)):
                 out[row] = [self._to_generation(texts[row], job, k, one) for one in hypotheses]
         return out
 
@@ -168,7 +171,7 @@ class Generator:
         """Yield the tokens of one text as they are generated; not for beams or several samples."""
         settings = replace(settings, check_every=1, num_samples=1)
         (job,) = self._make_batches([prompt], settings, prefix, only, first, file)
-        spelling = self._make_detokenizer(prompt, job, 0)
+        detokenizer = self._make_detokenizer(prompt, job, 0)
         step, state, how, faster = self._prepare_search(job, settings)
         pieces = stream(
             step,
@@ -183,9 +186,9 @@ class Generator:
         for (piece,) in pieces:
             ids = [*piece.ids, *[self.eos] * piece.ended]
             for k, (id, logp) in enumerate(zip(ids, piece.logps, strict=True), 1):
-                text = spelling.add(id)
+                text = detokenizer.add(id)
                 if piece.last and k == len(ids):
-                    text += spelling.rest()
+                    text += detokenizer.rest()
                 yield Token(text, id, float(np.exp(logp)))
 
     def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
@@ -209,7 +212,7 @@ class Generator:
         names = [f"{called}{first + i}" for i in range(1, len(prompts) + 1)]
         if names == ["Prompt 1"]:
             names = ["The prompt"]
-        texts = [one if isinstance(one, str) else one.text for one in prompts]
+        texts = plain_texts(prompts)
         if self.continues:
             started = self._prompt_batches(texts, names)
         else:
@@ -222,7 +225,7 @@ class Generator:
                 seeds=[settings.seed + first + row for row in job.rows],
                 forbidden=self._forbidden_ids,
                 allowed=self._allowed_phrases(
-                    only, forced, [texts[row] for row in job.rows], job.beyond
+                    only, forced, [texts[row] for row in job.rows], job.extra_ids
                 ),
             )
             yield replace(job, rules=rules)
@@ -242,9 +245,8 @@ class Generator:
         for name, ids in zip(names, rows, strict=True):
             if continuing.limit is not None and len(ids) > continuing.limit:
                 raise UserError(
-                    f"{name} has {len(ids) - 1} tokens, and this model reads at most "
-                    f"{continuing.limit - 1} before it writes. Shorten it: the model would forget "
-                    "the beginning."
+                    f"{name} has {len(ids) - 1} tokens; this model reads at most "
+                    f"{continuing.limit - 1}. Shorten it: the model would drop the beginning."
                 )
         lengths = sorted({len(ids) for ids in rows})
         for length in lengths:
@@ -265,27 +267,24 @@ class Generator:
         for name, prompt in zip(names, prompts, strict=True):
             if isinstance(prompt, str) and not prompt.strip():
                 raise UserError(
-                    f"{name} is empty, and this model answers a source. Give a text as PROMPT, or "
-                    "a file of them with --input (- is standard input)."
+                    f"{name} is empty; this model needs a source text. Give it as PROMPT, or "
+                    "a file of texts with --input (- is standard input)."
                 )
         engine = self._neural
-        given = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
-        for rows, source in engine.batches(given):
+        inputs = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
+        for rows, source in engine.batches(inputs):
             for row in rows:
                 if row.read_fraction < 1:
                     most = engine.indexer.limit
-                    message = (
+                    limit = (
                         f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
                     )
                     raise UserError(
-                        f"{names[row.text]} is longer than the {message} that this model reads. "
-                        "Shorten it, or cut it into several."
+                        f"{names[row.text]} is longer than {limit}, the most this model reads. "
+                        "Shorten it, or split it."
                     )
             job = self._first_step(engine.model.run(source).scores, settings)
-            oov_words = [
-                self.space.oov_words(row.words, getattr(given[row.text], "fields", ()))
-                for row in rows
-            ]
+            oov_words = [self.space.oov_words(row.words, _fields(inputs[row.text])) for row in rows]
             before: list[list[int]] = [[] for _ in rows]
             chosen = [row.text for row in rows]
             yield replace(job, rows=chosen, before=before, oov_words=oov_words)
@@ -300,12 +299,12 @@ class Generator:
             state = decoder.start(memory, weights=bool(settings.coverage_penalty))
         if settings.coverage_penalty and state.attention_weights is not None:
             rules = Constraints(attention=lambda state: state.attention_weights, source=memory.mask)
-        beyond = state.num_extended_ids
+        extra_ids = state.num_extended_ids
         return GenerationBatch(
-            [], decoder.step, state.per_prompt(), head.first, [], rules, beyond=beyond
+            [], decoder.step, state.per_prompt(), head.first, [], rules, extra_ids=extra_ids
         )
 
-    def _engine_input(self, prompt: str | Example, where: str) -> Any:
+    def _engine_input(self, prompt: EngineInput, where: str) -> EngineInput:
         """Return the engine's input; records are parsed first."""
         if isinstance(prompt, Example):
             return prompt  # a matrix
@@ -315,10 +314,10 @@ class Generator:
         if not prefix:
             return []
         self.check_known([prefix], ["prefix"])
-        return self.tokenizer.encode_ids([prefix])[0].tolist()
+        return [int(id) for id in self.tokenizer.encode_ids([prefix])[0]]
 
     def _allowed_phrases(
-        self, only: Sequence[str], forced: list[int], prompts: list[str], beyond: int
+        self, only: Sequence[str], forced: list[int], prompts: list[str], extra_ids: int
     ) -> AllowedPhrases | None:
         entries = [text for text in only if text.strip()]
         if not entries:
@@ -329,14 +328,17 @@ class Generator:
             for space in ("", " ")
         )
         if forced or (self.continues and any(text and not text[-1].isspace() for text in prompts)):
-            first = then  # something stands before it
-        room = [len(forced)] * len(prompts) if forced else ()
-        return AllowedPhrases(first, then, size=self.size + beyond, eos=self.eos, forced=room)
+            first = then  # it follows other text
+        forced_steps = [len(forced)] * len(prompts) if forced else ()
+        return AllowedPhrases(
+            first, then, size=self.size + extra_ids, eos=self.eos, forced=forced_steps
+        )
 
     def unknown_words(self, prompts: Sequence[str]) -> list[str]:
         """Return the words of the prompts that are not in the vocabulary, each once.
 
-        A model that copies or reads vectors needs none; records are checked slot by slot.
+        There are none for a model that copies or reads vectors, or for records, whose slots are
+        checked one by one.
         """
         task = self.predictor.config["task"]
         if task.get("pointer") or task.get("record") or self.engine.input_kind == "vectors":
@@ -345,22 +347,26 @@ class Generator:
         if UNK not in tokenizer.vocabulary:
             return []
         unknown = tokenizer.vocabulary.index(UNK)
-        found = zip(tokenizer.strings(prompts), tokenizer.encode_ids(prompts), strict=True)
-        words = (w for some, ids in found for w, id in zip(some, ids.tolist(), strict=True)
-                 if id == unknown)  # fmt: skip
+        tokens = zip(tokenizer.strings(prompts), tokenizer.encode_ids(prompts), strict=True)
+        words = (
+            word
+            for strings, ids in tokens
+            for word, id in zip(strings, ids.tolist(), strict=True)
+            if id == unknown
+        )
         return list(dict.fromkeys(words))
 
     def check_known(self, texts: Sequence[str], where: Sequence[str]) -> None:
         """Raise UserError for a text with words outside the vocabulary."""
         vocabulary = self.tokenizer.vocabulary
         unknown = vocabulary.index(UNK) if UNK in vocabulary else -1
-        for text, place, ids in zip(texts, where, self.tokenizer.encode_ids(texts), strict=True):
+        for text, origin, ids in zip(texts, where, self.tokenizer.encode_ids(texts), strict=True):
             if not len(ids) or unknown in ids:
                 (words,) = self.tokenizer.strings([text])
-                strange = [w for w, id in zip(words, ids.tolist(), strict=True) if id == unknown]
-                word = strange[0] if strange else text
+                oov = [w for w, id in zip(words, ids.tolist(), strict=True) if id == unknown]
+                word = oov[0] if oov else text
                 raise UserError(
-                    f"{place}: the model does not know '{word}', so it cannot write it."
+                    f"{origin}: '{word}' is not in the vocabulary, so it cannot be generated."
                     f"{near_miss(word, vocabulary)} Leave it out, or train with text that has it."
                 )
 
@@ -385,13 +391,20 @@ class Generator:
         spaced = not self.continues or prompt[-1:].isspace()
         return StreamingDecoder(self.tokenizer, job.before[row], spaced, oov_words)
 
-    def _to_generation(self, prompt: str, job: GenerationBatch, row: int, found: Any) -> Generation:
-        spelling = self._make_detokenizer(prompt, job, row)
-        texts = [spelling.add(id) for id in found.ids]
-        ids = [*found.ids, *[self.eos] * found.ended]
-        texts += [""] * found.ended
+    def _to_generation(
+        self, prompt: str, job: GenerationBatch, row: int, hypothesis: Hypothesis
+    ) -> Generation:
+        detokenizer = self._make_detokenizer(prompt, job, row)
+        texts = [detokenizer.add(id) for id in hypothesis.ids]
+        ids = [*hypothesis.ids, *[self.eos] * hypothesis.ended]
+        texts += [""] * hypothesis.ended
         if texts:
-            texts[-1] += spelling.rest()
-        chances = np.exp(np.array(found.logps, np.float64)).tolist()
-        tokens = tuple(map(Token, texts, ids, chances))
-        return Generation(prompt, "".join(texts), found.score, tokens, found.ended)
+            texts[-1] += detokenizer.rest()
+        probs = np.exp(np.array(hypothesis.logps, np.float64)).tolist()
+        tokens = tuple(map(Token, texts, ids, probs))
+        return Generation(prompt, "".join(texts), hypothesis.score, tokens, hypothesis.ended)
+
+
+def _fields(one: EngineInput) -> tuple[tuple[str, str], ...]:
+    """Return the slots of a record."""
+    return () if isinstance(one, str) else one.fields

@@ -4,12 +4,14 @@ import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft import jsonio
 from weft.errors import UserError, UserNote
+from weft.jsonio import Json, JsonObject
+from weft.text.example import Example
 
 if TYPE_CHECKING:
     from weft.predict.predictor import Input, Predictor
@@ -21,10 +23,10 @@ MAX_GOLDEN_CHARACTERS = 4000  # characters of a recorded text; training records 
 TOLERANCE = 1e-3  # how far a replayed probability may be from the recorded one
 
 
-def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
-    """Compare today's answers to the recorded ones: drift is an error, not a surprise (N7).
+def replay_golden(predictor: "Predictor", path: Path, count: object) -> None:
+    """Compare the answers to the recorded ones; a difference is an error.
 
-    `count` is how many were recorded, which models of an earlier Weft do not say.
+    `count` is the number of recorded answers, None in models of an earlier Weft.
     """
     try:
         lines = jsonio.read_lines(path)
@@ -42,14 +44,12 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
         raise UserError(f"{path.with_name('model.json')}: damaged ('golden' is no whole number).")
     if count is not None and count != len(lines):
         raise UserError(
-            f"{path}: holds {len(lines)} recorded answers, and {count} were saved: it was emptied, "
-            "cut or exchanged, so the model cannot be verified. Restore it, or load with "
-            "replay=False (--no-replay)."
+            f"{path}: holds {len(lines)} recorded answers, but {count} were saved, so the model "
+            "cannot be verified. Restore the file, or load with replay=False (--no-replay)."
         )
     if not lines:
         warnings.warn(
-            f"{path}: holds no recorded answers, so it cannot be verified that this model "
-            "still answers as it did when it was saved",
+            f"{path}: no recorded answers, so the model cannot be verified",
             UserNote,
             stacklevel=4,
         )
@@ -67,25 +67,26 @@ def replay_golden(predictor: "Predictor", path: Path, count: Any) -> None:
         drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
         if not (drift <= TOLERANCE) or not _answers_agree(now, value, before, predictor.space):
             raise UserError(
-                f"{path}: this model no longer answers as it did when it was saved. For the text "
-                f"{str(text)[:60]!r} it said {value!r:.200}, now {now!r:.200} (scores moved by "
-                f"{drift:.3g}). "
-                "A library version or a file has changed; load with replay=False (--no-replay) to "
-                "look at it anyway, or train it again."
+                f"{path}: the answers differ from those recorded when the model was saved. For "
+                f"{str(text)[:60]!r} it predicted {value!r:.200}, now {now!r:.200} (scores differ "
+                f"by {drift:.3g}). A library version or a file has changed; load with replay=False "
+                "(--no-replay) to use it anyway, or train it again."
             )
 
 
-def _recorded_input(line: dict[str, Any]) -> Any:
-    """Return the recorded input: a text, or two."""
+def _recorded_input(line: JsonObject) -> str | tuple[str, str]:
+    """Return the recorded input: a text, or a pair."""
     first = str(line["text"])
     return (first, str(line["other"])) if "other" in line else first
 
 
-def input_json(requested: Any) -> dict[str, str]:
+def input_json(recorded: "Input") -> dict[str, str]:
     """Return an input as JSON."""
-    if isinstance(requested, str):
-        return {"text": requested}
-    first, second = requested
+    if isinstance(recorded, str):
+        return {"text": recorded}
+    if isinstance(recorded, Example):
+        raise UserError("A golden input is a text or a pair of texts, not an Example.")
+    first, second = recorded
     return {"text": first, "other": second}
 
 
@@ -97,7 +98,7 @@ def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answ
         return predictor(texts)
 
 
-def _answers_agree(now: Any, value: Any, before: np.ndarray, space: "LabelSpace") -> bool:
+def _answers_agree(now: object, value: object, before: np.ndarray, space: "LabelSpace") -> bool:
     """Return True if two answers agree, or differ only in a near tie."""
     if now == value:
         return True
@@ -112,8 +113,8 @@ def _answers_agree(now: Any, value: Any, before: np.ndarray, space: "LabelSpace"
     return len(top) == 2 and bool(top[1] - top[0] <= 2 * TOLERANCE)
 
 
-def _parse_scores(recorded: Any) -> np.ndarray:
-    found = np.array(recorded, dtype=np.float64)
-    if found.ndim > 1 or not isinstance(recorded, (int, float, list)):
+def _parse_scores(recorded: Json) -> np.ndarray:
+    scores = np.array(recorded, dtype=np.float64)
+    if scores.ndim > 1 or not isinstance(recorded, (int, float, list)):
         raise ValueError(f"'scores' should be numbers, found {json.dumps(recorded)[:60]}")
-    return found
+    return scores

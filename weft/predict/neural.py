@@ -2,11 +2,10 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -40,7 +39,7 @@ from weft.predict.output import (
 )
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.protocols import Engine, InputKind, Pair
+from weft.protocols import Engine, InputKind, OutputSize, Pair, Section
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
@@ -320,7 +319,7 @@ class NeuralEngine(Engine):
 
     @classmethod
     def load(
-        cls, folder: Path, config: dict[str, Any], outputs: Any, device: str
+        cls, folder: Path, config: Section, outputs: OutputSize, device: str
     ) -> "NeuralEngine":
         """Load what `save` wrote; missing and extra tensors are errors."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -432,7 +431,7 @@ def _second_text(one: EngineInput) -> str:
     return "" if isinstance(one, str) else one.other or ""
 
 
-def _check_search(settings: Mapping[str, Any], path: Path) -> None:
+def _check_search(settings: Section, path: Path) -> None:
     """Raise UserError for search settings that would run for hours when answers are replayed."""
     for name, most in MAX_SAVED_SEARCH.items():
         value = settings.get(name, 0)
@@ -442,7 +441,7 @@ def _check_search(settings: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _length_settings(data: Mapping[str, Any], path: Path) -> tuple[int, Policy, float, int]:
+def _length_settings(data: Section, path: Path) -> tuple[int, Policy, float, int]:
     """Return the length limits, the truncation policy and the overlap of windows."""
     limit, policy = data.get("max_tokens"), data.get("truncate")
     # Older models lack these two.

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from weft.predict.golden import (
     input_json,
     replay_golden,
 )
-from weft.predict.output import EngineInput
-from weft.protocols import ClassicModel, Engine, LabelSpace
+from weft.predict.output import EngineInput, plain_texts
+from weft.protocols import ClassicModel, Engine, LabelSpace, Saved, Section
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer, AnyTask, build_task
@@ -40,7 +39,7 @@ Input = str | Example | tuple[str, str]  # a text, or a text pair
 class Predictor:
     """A trained model of any kind: call it with texts, get an Answer for each."""
 
-    def __init__(self, engine: Engine, task: AnyTask, space: LabelSpace, config: dict[str, Any]):
+    def __init__(self, engine: Engine, task: AnyTask, space: LabelSpace, config: Section):
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
     def __repr__(self) -> str:
@@ -96,12 +95,12 @@ class Predictor:
         """True if its inputs are pairs of texts."""
         return self.task.pairs
 
-    def prepare_inputs(self, inputs: Iterable[Any], done: int = 0) -> list[EngineInput]:
+    def prepare_inputs(self, inputs: Iterable[object], done: int = 0) -> list[EngineInput]:
         """Return checked inputs: matrices and pairs as Examples, records as JSON.
 
         `done` is the number of inputs before these, for messages.
         """
-        prepared: list[Any] = list(inputs)
+        prepared = list(inputs)
         if self.engine.input_kind == "vectors":
             prepared = [
                 Example("", vectors=one) if isinstance(one, np.ndarray) else one for one in prepared
@@ -110,8 +109,7 @@ class Predictor:
             prepared = [_as_json(one, i) for i, one in enumerate(prepared, done + 1)]
         if self.pairs:
             prepared = [_as_pair(one, i) for i, one in enumerate(prepared, done + 1)]
-        _check_texts(prepared, done)
-        return prepared
+        return _checked_texts(prepared, done)
 
     def _engine_input(self, one: EngineInput, where: str = "input") -> EngineInput:
         """Return the engine's input: a text, or the words, tree or matrix of a file."""
@@ -126,8 +124,7 @@ class Predictor:
         _check_list(texts)
         if self.pairs and any(not isinstance(one, str) for one in texts):
             return self.engine.embed(self.prepare_inputs(texts))
-        _check_texts(texts)
-        return self.engine.embed([t.text if isinstance(t, Example) else str(t) for t in texts])
+        return self.engine.embed(plain_texts(_checked_texts(texts)))
 
     def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Return a vector for every token of one text (T, H), and its character offsets (T, 2)."""
@@ -148,12 +145,12 @@ class Predictor:
         """The number of parameters."""
         return self.engine.parameters
 
-    def save(self, folder: str | Path, golden: Sequence[Input] = (), record: Any = None) -> None:
+    def save(self, folder: str | Path, golden: Sequence[Input] = (), record: object = None) -> None:
         """Write the model as one folder; `golden` texts are stored with their answers."""
         with atomic_write_folder(folder) as part:
             self._write(part, golden, record)
 
-    def _write(self, folder: Path, golden: Sequence[Input], record: Any) -> None:
+    def _write(self, folder: Path, golden: Sequence[Input], record: object) -> None:
         if any(len("".join(input_json(one).values())) > MAX_GOLDEN_CHARACTERS for one in golden):
             raise UserError(
                 f"A golden text has at most {MAX_GOLDEN_CHARACTERS:,} characters. Leave it out."
@@ -210,7 +207,7 @@ def load(
     return predictor
 
 
-def _load_engine(folder: Path, config: dict[str, Any], space: LabelSpace, device: str) -> Engine:
+def _load_engine(folder: Path, config: Section, space: LabelSpace, device: str) -> Engine:
     if "classic" not in config:
         from weft.predict.neural import NeuralEngine
 
@@ -256,9 +253,10 @@ def _load_space(task: AnyTask, path: Path) -> LabelSpace:
     if not isinstance(saved, dict):
         raise UserError(f"{path}: damaged (expected an object). Restore it or train again.")
     try:
-        return task.load_space(saved)
+        space: LabelSpace = task.load_space(saved)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    return space
 
 
 def _as_pair(one: object, number: int) -> Example:
@@ -298,10 +296,14 @@ def _check_list(texts: object) -> None:
         raise UserError(f"Call the predictor with a list of texts, not {kind}.")
 
 
-def _check_texts(texts: Sequence[object], done: int = 0) -> None:
+def _checked_texts(texts: Sequence[object], done: int = 0) -> list[EngineInput]:
+    """Return the texts; raise UserError for anything that is no text."""
+    out: list[EngineInput] = []
     for i, text in enumerate(texts, done + 1):
         if not isinstance(text, (str, Example)):
             raise UserError(f"Text {i} is {type(text).__name__}, not a string.")
+        out.append(text)
+    return out
 
 
 def _with_text(predicted: Annotation | None, source: EngineInput) -> Annotation | None:
@@ -330,14 +332,16 @@ def model_folder(folder: Path) -> Path:
     )
 
 
-def saved_config(path: Path) -> dict[str, Any]:
+def saved_config(path: Path) -> Section:
     """Return the configuration of a model.json."""
-    return _read_model_json(path)["config"]
+    config: Section = _read_model_json(path)["config"]
+    return config
 
 
-def _read_model_json(path: Path) -> dict[str, Any]:
-    saved = _read_json(path)
-    number = saved.get("format") if isinstance(saved, dict) else None
+def _read_model_json(path: Path) -> Saved:
+    parsed = _read_json(path)
+    saved: Saved = parsed if isinstance(parsed, dict) else {}
+    number = saved.get("format")
     if number != FORMAT:
         newer = isinstance(number, int) and number > FORMAT
         fix = "Upgrade Weft to load it" if newer else "It was not written by Weft, or is damaged"
@@ -359,15 +363,16 @@ def _read_model_json(path: Path) -> dict[str, Any]:
     return saved
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path) -> object:
     try:
-        return jsonio.read(path)
+        parsed: object = jsonio.read(path)
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the model folder is incomplete.") from None
     except UserError as error:
         raise UserError(f"{path}: damaged ({error}) Restore it or train again.") from None
+    return parsed
 
 
-def _write_json(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: object) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     write_text(path, text, errors=ESCAPE_SURROGATES)

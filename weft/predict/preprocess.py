@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from weft.errors import UserError
-from weft.tasks.task import AnyTask
+from weft.tasks.task import Answer, AnyTask
 from weft.text.annotation.trees import Tree, iter_nodes, parse
 from weft.text.example import Example, SkipCounter
 
 PARSE_CHUNK_TEXTS = 1024  # texts that are parsed together
 
-Parser = Callable[[list[str]], list[Any]]  # texts -> Answers with trees
+Parser = Callable[[list[str]], list[Answer]]  # the answers have trees
 
 
 def preprocess(
@@ -48,10 +47,10 @@ def add_parses(examples: Sequence[Example], parser: Parser) -> list[Example]:
     out = list(examples)
     bare = [i for i, example in enumerate(out) if example.tree is None]
     for i, answer in zip(bare, parser([out[i].text for i in bare]), strict=True):
-        seen, label = answer.structure, out[i].label
-        if seen is not None and seen.tree is not None:
-            tree = _strip_labels(seen.tree, label if isinstance(label, str) else "")
-            out[i] = replace(out[i], tree=tree, places=seen.places)
+        parsed, label = answer.structure, out[i].label
+        if parsed is not None and parsed.tree is not None:
+            tree = _strip_labels(parsed.tree, label if isinstance(label, str) else "")
+            out[i] = replace(out[i], tree=tree, places=parsed.places)
     return out
 
 
@@ -67,8 +66,8 @@ def parse_or_text(text: str) -> Example:
 
 def _strip_labels(tree: Tree, label: str) -> Tree:
     """Return the tree without labels except this one at its root."""
-    done: list[Tree] = []  # finished sub-trees; the nearest to the right is on top
+    done: list[Tree] = []  # finished sub-trees, the leftmost on top
     for node in reversed(list(iter_nodes(tree))):
-        own = tuple(done.pop() for _ in node.children)
-        done.append(Tree("", node.word, own))
+        children = tuple(done.pop() for _ in node.children)
+        done.append(Tree("", node.word, children))
     return Tree(label, done[0].word, done[0].children)

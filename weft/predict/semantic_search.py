@@ -19,19 +19,19 @@ def nearest(
 
     Texts stream by in chunks, so a file need not fit in memory.
     """
-    requested = _normalise(predictor.embed(queries))  # (Q, H)
+    query_vectors = _normalise(predictor.embed(queries))  # (Q, H)
     best: list[dict[str, float]] = [{} for _ in queries]
-    stream, some = iter(texts), False
+    stream, searched = iter(texts), False
     while chunk := list(islice(stream, CHUNK_TEXTS)):
-        some = True
-        cosines = requested @ _normalise(predictor.embed(chunk)).T  # (Q, n)
+        searched = True
+        cosines = query_vectors @ _normalise(predictor.embed(chunk)).T  # (Q, n)
         for kept, row in zip(best, cosines, strict=True):
             order = np.argsort(-row, kind="stable")
             kept |= _top_texts(chunk, row, order, count)
             for text in sorted(kept, key=lambda text: -kept[text])[count:]:
                 del kept[text]
-    if not some:
-        raise UserError("There are no texts to look among.")
+    if not searched:
+        raise UserError("There are no texts to search.")
     return [sorted(kept.items(), key=lambda pair: -pair[1]) for kept in best]
 
 
