@@ -55,6 +55,8 @@ OutputSize = int | tuple[int, ...] | tuple[tuple[tuple[str, ...], str], ...]
 Section: TypeAlias = Mapping[str, Any]  # of a configuration, as TOML has it
 Saved: TypeAlias = Mapping[str, Any]  # parsed JSON, checked where it is read
 Space = TypeVar("Space", bound="LabelSpace")
+# What a head returns: logits (B, C), or a structured output that only its task looks into.
+Scores: TypeAlias = Any
 # What a decoder keeps between steps. Search moves its rows; only the decoder looks inside.
 State: TypeAlias = Any
 
@@ -509,19 +511,19 @@ class Task(Generic[Space]):
         """Return the gold annotation; of several, the one nearest to the predicted answer."""
         raise NotImplementedError
 
-    def loss(self, scores: Any, batch: "LabelledBatch") -> "Loss":
+    def loss(self, scores: Scores, batch: "LabelledBatch") -> "Loss":
         """Return the summed loss of a batch and what it is a sum over."""
         raise NotImplementedError
 
-    def answers(self, scores: Any, space: Space) -> "list[Answer]":
+    def answers(self, scores: Scores, space: Space) -> "list[Answer]":
         """Return the answer of each input."""
         raise NotImplementedError
 
-    def predict_targets(self, scores: Any, space: Space) -> "np.ndarray | Sequence[object]":
+    def predict_targets(self, scores: Scores, space: Space) -> "np.ndarray | Sequence[object]":
         """Return the answers in the form that the metric compares."""
         raise NotImplementedError
 
-    def tune(self, scores: Any, targets: Any, space: Space) -> Space:
+    def tune(self, scores: Scores, targets: Any, space: Space) -> Space:
         """Return the space with what is decided on held-out scores, such as a threshold."""
         return space
 

@@ -1,6 +1,6 @@
 """Build a model from its configuration: fill in defaults, check the parts, compose them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from weft.model.compositions import (
     TextModel,
     Traits,
 )
-from weft.protocols import Embedder, Encoder, Head, InputKind
+from weft.protocols import Embedder, Encoder, Head, InputKind, OutputSize, Section
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import PAD, SPECIALS
 
@@ -37,10 +37,8 @@ POOL_DERIVED = ("input_size", "directions")
 HEAD_DERIVED = ("input_size", "outputs", "frame", "modelled")
 DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions")
 
-Parts = Mapping[str, Any]
 
-
-def build_model(parts: Parts, *, vocabulary_size: int, outputs: Any) -> Model:
+def build_model(parts: Section, *, vocabulary_size: int, outputs: OutputSize) -> Model:
     """Build the model that a configuration describes; `outputs` is the size of its label space."""
     full = fill(parts)
     if "embedder" not in full:
@@ -53,7 +51,9 @@ def build_model(parts: Parts, *, vocabulary_size: int, outputs: Any) -> Model:
     return _build_text_model(full, embedders, outputs, task)
 
 
-def _build_text_model(parts: Parts, modules: nn.ModuleList, outputs: Any, task: Parts) -> Model:
+def _build_text_model(
+    parts: Section, modules: nn.ModuleList, outputs: OutputSize, task: Section
+) -> Model:
     """Build a model of one text, of two texts in one row, or of masked text."""
     embedders = _embedder_parts(modules)
     has_auxiliary_lm = bool(task.get("auxiliary"))
@@ -82,7 +82,9 @@ def _build_text_model(parts: Parts, modules: nn.ModuleList, outputs: Any, task: 
     return composition(parts, traits, order)
 
 
-def _build_bi_encoder(parts: Parts, modules: nn.ModuleList, outputs: Any, task: Parts) -> Model:
+def _build_bi_encoder(
+    parts: Section, modules: nn.ModuleList, outputs: OutputSize, task: Section
+) -> Model:
     """Build a model that encodes two texts separately."""
     embedders = _embedder_parts(modules)
     if task.get("auxiliary"):
@@ -111,7 +113,7 @@ def _build_bi_encoder(parts: Parts, modules: nn.ModuleList, outputs: Any, task: 
 
 
 def _build_encoder_decoder(
-    parts: Parts, modules: nn.ModuleList, outputs: Any, task: Parts
+    parts: Section, modules: nn.ModuleList, outputs: OutputSize, task: Section
 ) -> Model:
     """Build a model that writes a text about a source."""
     embedders = _embedder_parts(modules)
@@ -119,7 +121,7 @@ def _build_encoder_decoder(
     encoder = registry.build("encoder", parts["encoder"], input_size=width)
     sizes = {"input_size": encoder.output_size, "directions": encoder.directions}
     pool = registry.build("pool", NO_POOL, **sizes)
-    vocabulary_size, bos, eos = outputs
+    vocabulary_size, bos, eos = _decoder_outputs(outputs)
     decoder = registry.build(
         "decoder", parts["decoder"], vocabulary_size=vocabulary_size,
         memory_size=encoder.output_size, directions=encoder.directions,
@@ -142,9 +144,9 @@ def _build_encoder_decoder(
     return EncoderDecoderModel(parts, traits, order)
 
 
-def _build_language_model(parts: Parts, outputs: Any) -> Model:
+def _build_language_model(parts: Section, outputs: OutputSize) -> Model:
     """Build a model of running text."""
-    vocabulary_size, bos, eos = outputs
+    vocabulary_size, bos, eos = _decoder_outputs(outputs)
     kind, task = parts["decoder"]["kind"], parts["task"]
     if registry.find("decoder", kind).reads_source:
         raise UserError(
@@ -159,7 +161,7 @@ def _build_language_model(parts: Parts, outputs: Any) -> Model:
     return LanguageModel(parts, traits, {"embedders": nn.ModuleList(), "head": head})
 
 
-def _build_embedders(parts: Parts, vocabulary_size: int) -> nn.ModuleList:
+def _build_embedders(parts: Section, vocabulary_size: int) -> nn.ModuleList:
     """Build the embedders, whose vectors lie side by side."""
     modules = nn.ModuleList(
         registry.build("embedder", spec, vocabulary_size=vocabulary_size)
@@ -174,7 +176,14 @@ def _embedder_parts(modules: nn.ModuleList) -> list[Embedder]:
     return [part for part in modules if isinstance(part, Embedder)]
 
 
-def _embedder_specs(parts: Parts) -> list[dict[str, Any]]:
+def _decoder_outputs(outputs: OutputSize) -> tuple[int, int, int]:
+    """Return the vocabulary size and the ids of bos and eos, from the label space of a decoder."""
+    assert isinstance(outputs, tuple)
+    size, bos, eos = (part for part in outputs if isinstance(part, int))
+    return size, bos, eos
+
+
+def _embedder_specs(parts: Section) -> list[Section]:
     specs = parts["embedder"]
     return specs if isinstance(specs, list) else [specs]
 
@@ -186,7 +195,11 @@ def _frame(embedders: Sequence[Embedder]) -> SpecialTokens:
 
 
 def _describe(
-    parts: Parts, embedders: Sequence[Embedder], encoder: Encoder, head: Head, frame: SpecialTokens
+    parts: Section,
+    embedders: Sequence[Embedder],
+    encoder: Encoder,
+    head: Head,
+    frame: SpecialTokens,
 ) -> Traits:
     """Return the traits that follow from the parts."""
     pooling = "decoder" if "decoder" in parts else parts["pool"]["kind"]
@@ -227,7 +240,7 @@ def _check_sharing(embedders: Sequence[Embedder]) -> None:
         )
 
 
-def fill(parts: Parts) -> dict[str, Any]:
+def fill(parts: Section) -> dict[str, Any]:
     """The model's sections with every default written in, or a UserError for what does not fit."""
     if "embedder" not in parts and parts.get("task", {}).get("kind") == "language":
         return {
@@ -236,7 +249,7 @@ def fill(parts: Parts) -> dict[str, Any]:
             "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
     specs = [registry.fill("embedder", spec, EMBEDDER_DERIVED) for spec in _embedder_specs(parts)]
-    embedder: Any = specs if isinstance(parts["embedder"], list) else specs[0]
+    embedder: object = specs if isinstance(parts["embedder"], list) else specs[0]
     encoder = registry.fill("encoder", parts["encoder"], ENCODER_DERIVED)
     if "decoder" in parts:
         return {

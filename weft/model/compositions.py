@@ -17,7 +17,16 @@ from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.mlm import MLMHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
-from weft.protocols import Embedder, Encoder, InputKind, Pair, PairJoin, Pool
+from weft.protocols import (
+    Embedder,
+    Encoder,
+    InputKind,
+    Pair,
+    PairJoin,
+    Pool,
+    Scores,
+    Section,
+)
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import SPECIALS, UNK
 
@@ -47,9 +56,15 @@ class ModelOutput:
     """The output of a forward pass with its intermediate states."""
 
     states: Padded  # (B, T, H) one vector per step
-    vector: Any  # (B, H) one per text, or the states themselves if nothing is pooled
+    vector: Tensor | Padded  # (B, H) one per text, or the states themselves if nothing is pooled
     weights: Tensor | None  # (B, T) the weight of each step in the vector, if pooled by weights
-    scores: Any  # (B, C), or the output of a structured head; None for one text of a pair
+    scores: Scores  # (B, C), or the output of a structured head; None for one text of a pair
+
+    @property
+    def text_vector(self) -> Tensor:
+        """The vector (B, H) of each text, of a model that pools."""
+        assert isinstance(self.vector, Tensor)
+        return self.vector
 
 
 class Model(nn.Module):
@@ -61,15 +76,13 @@ class Model(nn.Module):
     embedders: nn.ModuleList
     head: Any  # its class decides what the scores are; compositions with one kind of head say so
 
-    def __init__(
-        self, parts: Mapping[str, Any], traits: Traits, modules: Mapping[str, nn.Module | None]
-    ):
+    def __init__(self, parts: Section, traits: Traits, modules: Mapping[str, nn.Module | None]):
         super().__init__()
         self.parts, self.traits = parts, traits
         for name, module in modules.items():
             setattr(self, name, module)
 
-    def forward(self, source: Padded) -> Any:
+    def forward(self, source: Padded) -> Scores:
         return self.run(source).scores
 
     def run(self, source: Padded) -> ModelOutput:
@@ -154,11 +167,11 @@ class EncoderModel(Model):
         """(B, T, E) -> (B, T, H)."""
         return self.encoder(embedded)
 
-    def pool_states(self, states: Padded) -> tuple[Any, Tensor | None]:
+    def pool_states(self, states: Padded) -> tuple[Tensor | Padded, Tensor | None]:
         """Pool the states for the head; return the weight of each step where pooling has one."""
         return self.pool(states)
 
-    def apply_head(self, vector: Any, source: Padded) -> Any:
+    def apply_head(self, vector: Tensor | Padded, source: Padded) -> Scores:
         """Return the scores of a pooled source."""
         return self.head(vector)
 
@@ -229,7 +242,7 @@ class BiEncoderModel(EncoderModel):
             return self.encoder(embedded)
         return concat_pair(*map(self.encoder, embedded.split_pair()))
 
-    def pool_states(self, states: Padded) -> tuple[Any, Tensor | None]:
+    def pool_states(self, states: Padded) -> tuple[Tensor | Padded, Tensor | None]:
         """Compare the texts, pool each, and join the two vectors."""
         if states.second is None:
             return self.pool(states)
@@ -275,7 +288,7 @@ class EncoderDecoderModel(EncoderModel):
 
     head: Seq2SeqHead
 
-    def forward(self, source: Padded) -> Any:
+    def forward(self, source: Padded) -> Scores:
         if self.head.accepts_lazy_source:
             return self.head(LazySource(source, self.encode_source, self.max_positions))
         return self.run(source).scores
@@ -288,6 +301,6 @@ class EncoderDecoderModel(EncoderModel):
         """Encode the source for the decoder (B, T, H)."""
         return self.encode(self.embed(source))
 
-    def apply_head(self, vector: Any, source: Padded) -> Any:
+    def apply_head(self, vector: Tensor | Padded, source: Padded) -> Scores:
         """Return the decoder over the encoder's states; to copy words it also sees the source."""
         return self.head(vector, source) if self.traits.extended_vocab_start else self.head(vector)

@@ -240,7 +240,7 @@ class NeuralEngine(Engine):
             return np.zeros((0, self.model.pool.output_size), np.float32)
         rows = self._index(texts)
         vectors = collect_outputs(
-            self.model, rows, self.runtime, select=lambda output: output.vector
+            self.model, rows, self.runtime, select=lambda output: output.text_vector
         )
         return _average_windows(vectors, rows.rows, len(texts))
 

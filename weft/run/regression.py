@@ -38,7 +38,7 @@ def fit_head(
 
     def compute_vectors(store: TokenStore, name: str) -> np.ndarray:
         run.logger.info(f"computing the vectors of {name}: {len(store):,} texts")
-        return collect_outputs(model, store, runtime, lambda reading: reading.vector)
+        return collect_outputs(model, store, runtime, lambda reading: reading.text_vector)
 
     vectors = compute_vectors(train, "train")
     held = None if dev is None else (compute_vectors(dev, "dev"), dev.targets)
