@@ -4,6 +4,7 @@ python docs/build.py             # into site/; --pages writes the generated page
 """
 
 import argparse
+import ast
 import re
 import subprocess
 import sys
@@ -35,6 +36,7 @@ def write_pages(docs: Path) -> list[Path]:
         reference / "cli.md": format_cli(),
         reference / "recipes.md": format_recipes(),
         reference / "built-in-parts.md": format_parts(),
+        reference / "protocols.md": format_protocols(),
     }
     for name in PROJECT_PAGES:
         text = (ROOT / f"{name}.md").read_text("utf-8")
@@ -164,6 +166,21 @@ def format_parts() -> str:
         head = ["| kind | what it does | options and defaults |", "|---|---|---|"]
         parts += [f"## {title.capitalize()}", "\n".join([*head, *rows])]
     return "\n\n".join(parts) + "\n"
+
+
+def format_protocols() -> str:
+    """Return the page that has mkdocstrings describe every class of weft/protocols.py."""
+    source = (ROOT / "weft" / "protocols.py").read_text("utf-8")
+    intro = (
+        "Every member that other code calls on a part is declared in `weft/protocols.py`. A part "
+        "derives from the class of its kind and overrides what differs. Members without a value "
+        "are required; the others have the default that suits most parts. "
+        "[Extend Weft](../how-to/extend.md) shows a part of your own."
+    )
+    options = '    options:\n      show_if_no_docstring: true\n      filters: ["!^_"]'
+    names = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    parts = [f"::: weft.protocols.{name}\n{options}" for name in names]
+    return "\n\n".join(["# Interfaces of parts", intro, *parts]) + "\n"
 
 
 def escape(cell: str) -> str:

@@ -21,8 +21,10 @@ from weft.text.write import write
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r'^( *)```(\w+)(?: title="([^"]+)")?\n(.*?)^\1```', re.M | re.S)
-GENERATED = ("docs/project/", "docs/benchmarks/")  # and three pages of docs/reference
-GENERATED += tuple(f"docs/reference/{name}.md" for name in ("cli", "recipes", "built-in-parts"))
+GENERATED = ("docs/project/", "docs/benchmarks/")  # and four pages of docs/reference
+GENERATED += tuple(
+    f"docs/reference/{name}.md" for name in ("cli", "recipes", "built-in-parts", "protocols")
+)
 FILE_ENDINGS = {"json", "jsonl", "en", "lo"}  # train.en is a file, not a setting
 SMALL = {"width": 13, "hidden": 12, "buckets": 1009}  # settings, by the end of their names
 
