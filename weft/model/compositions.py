@@ -177,7 +177,7 @@ class EncoderModel(Model):
 
     @property
     def max_positions(self) -> int | None:
-        limits = [super().max_positions, self.encoder.max_positions]
+        limits = [super().max_positions, self.encoder.max_positions, self.head.max_positions]
         return min((limit for limit in limits if limit is not None), default=None)
 
 
