@@ -160,7 +160,10 @@ def test_matrices_are_no_text(tmp_path):
     ok(*asked, path)
     for verb in ("predict", "evaluate"):
         says(fails(verb, tmp_path / "lm", tmp_path / "a.npz"), told)
-    says(fails("generate", tmp_path / "lm", "--input", tmp_path / "a.npz"), "a.npz: ", "matrices")
+    says(
+        fails("generate", tmp_path / "lm", "--input", tmp_path / "a.npz"),
+        "a.npz: a matrix file, but prompts are lines",
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +213,7 @@ def test_a_target_beyond_the_limit(tmp_path):
     config.write_text(
         '[task]\nkind = "seq2seq"\n[tokenizer]\nkind = "word"\n[embedder]\nkind = "lookup"\n'
         '[encoder]\nkind = "rnn"\n[decoder]\nkind = "transformer"\nheads = 2\nhidden = 4\n'
-        'positions = "learned"\nlimit = 4\n[data]\ntarget = "de"\n',
+        'positions = "learned"\nmax_positions = 4\n[data]\ntarget = "de"\n',
         "utf-8",
     )
     message = fails("train", config, "--train", path, "-o", tmp_path / "run", "--device", "cpu")
