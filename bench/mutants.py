@@ -225,8 +225,9 @@ def main() -> None:
                 print(f"{result['status']:<10} {result['seconds']:5.1f}s {where}", flush=True)
                 results.append(result)
         broken = [name for name, passes in checked.items() if not passes]
-    for r in (r for r in results if r["status"] == "survived"):
-        print(f"\n{r['file']}:{r['line']} {r['kind']}\n  - {r['before']}\n  + {r['after']}")
+    for r in (r for r in results if r["status"] != "killed"):
+        where = f"{r['status']}: {r['file']}:{r['line']} {r['kind']}"
+        print(f"\n{where}\n  - {r['before']}\n  + {r['after']}")
     print(f"\n{dict(Counter(r['status'] for r in results))}")
     if broken:
         print("fail without a mutant, too:", ", ".join(broken))
