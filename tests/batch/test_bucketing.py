@@ -64,7 +64,7 @@ def test_buckets_save_padding():
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7, 8, 13])
-def test_a_saved_position_goes_on_exactly(stop):
+def test_saved_position_resumes_exactly(stop):
     lengths = [1 + i % 7 for i in range(23)]
 
     def stream():

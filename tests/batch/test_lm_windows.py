@@ -74,7 +74,7 @@ def test_targets_in_input_makes_the_source_equal_the_target():
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_position_is_where_it_goes_on(in_order):
+def test_saved_position_resumes_exactly(in_order):
     whole = list(pieces(epochs=3, in_order=in_order))
     for number in range(len(whole)):
         again = pieces(epochs=3, in_order=in_order)

@@ -104,7 +104,7 @@ def test_rows_are_framed_and_nothing_crosses_documents(follows):
                 assert strange or parts[1][0] > parts[0][-1]
 
 
-def test_segments_follow_each_other_and_what_was_not_read_comes_again():
+def test_segments_are_contiguous_and_unused_text_is_read_later():
     """Without cutting, a document is told by the rows that are not strange and first segments."""
     documents = counted()
     found = segment_pairs(documents, np.array([0]), 1000, 0.0, (1,))
@@ -159,7 +159,7 @@ def test_pair_truncation_equals_removing_tokens_one_by_one():
         assert 50 <= second[0, 0] <= second[0, 1] <= 50 + b
 
 
-def test_runs_leave_no_token_out_and_fill_the_room():
+def test_segments_cover_every_token_and_fill_the_window():
     documents = counted()
     for seed in range(5):
         found = single_segments(documents, documents.nonempty, 20, (seed,))
@@ -229,7 +229,7 @@ def test_going_on_from_a_position_gives_the_same_batches():
         )
 
 
-def test_the_last_share_of_the_training_has_long_windows():
+def test_last_fraction_of_training_uses_long_windows():
     documents = corpus(60_000)
     masking = replace(MASKING, window=32, long_window=61, long_fraction=0.25)
     for epochs in (1, 3):

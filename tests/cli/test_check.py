@@ -149,7 +149,7 @@ def faulty(tmp_path) -> tuple[Path, Path]:
     return train, test
 
 
-def test_fix_writes_clean_copies_and_says_what_it_did(tmp_path, faulty):
+def test_fix_writes_clean_copies_and_reports_changes(tmp_path, faulty):
     train, test = faulty
     before = train.read_bytes(), test.read_bytes()
     done = command("check", train, test, "--fix", tmp_path / "clean")
@@ -216,7 +216,7 @@ def test_fix_keeps_the_other_columns_or_names_them(tmp_path):
     says(done.err, "dropped: note")
 
 
-def test_fix_keeps_the_format_or_says_why_not(tmp_path):
+def test_fix_keeps_the_format_or_reports_why_not(tmp_path):
     (tmp_path / "a.ft").write_text("__label__x  good  film\n__label__y bad film\n", "utf-8")
     command("check", tmp_path / "a.ft", "--fix", tmp_path / "out")
     assert (tmp_path / "out" / "a.ft").read_text() == "__label__x good film\n__label__y bad film\n"

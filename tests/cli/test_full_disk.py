@@ -143,7 +143,7 @@ def test_partial_files_of_a_killed_process_are_removed(shared, tmp_path):
     whole(out)
 
 
-def test_a_comparison_without_room_says_what_is_kept(shared, tmp_path):
+def test_comparison_on_a_full_disk_reports_what_is_kept(shared, tmp_path):
     data, out = shared / "train.tsv", tmp_path / "compared"
     arguments = ("compare", data, "-o", out, "--recipes", "tfidf", "--seeds", "1")
     with largest_file(11_003):  # the page is larger

@@ -32,7 +32,7 @@ def models(tmp_path_factory):
     return folder
 
 
-def test_a_prompt_goes_on_and_a_source_is_answered(models):
+def test_prompt_is_continued_and_source_is_answered(models):
     greedy = ("--method", "greedy", "--min-length", 5)
     out = ok("generate", models / "words/run", "the old", *greedy).out
     assert out.startswith("the old ")
@@ -44,7 +44,7 @@ def test_a_prompt_goes_on_and_a_source_is_answered(models):
     assert ok("generate", models / "words/run", "--seed", 3).out.strip()  # needs no prompt
 
 
-def test_tokens_come_one_by_one(models, monkeypatch):
+def test_tokens_are_streamed(models, monkeypatch):
     seen = []
 
     def slow(self, prompt, settings, **asked):

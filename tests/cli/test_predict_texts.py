@@ -105,5 +105,5 @@ def test_all_is_about_classes_and_json(shared, tmp_path):
     says(told, "--all", "regress")
 
 
-def test_no_such_model_comes_first():
+def test_missing_model_is_reported_before_other_errors():
     assert command("predict", "nowhere", "some text").status == 2

@@ -115,7 +115,7 @@ def test_predict_rejects_invalid_options(models, shared):
     assert "--json and --conllu are two ways" in told
 
 
-def test_evaluate_says_which_labels_go_wrong(models, tmp_path):
+def test_evaluate_lists_confused_labels(models, tmp_path):
     text = (models / "a.conllu").read_text("utf-8")
     (tmp_path / "b.conllu").write_text(text.replace("\tPUNCT\t", "\tSYM\t"), "utf-8")
     page = tmp_path / "new" / "p.html"

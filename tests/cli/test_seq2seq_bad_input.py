@@ -67,7 +67,7 @@ def test_parallel_files(tmp_path, name):
     says(fails(*train(tmp_path, path, "--set", "data.target=de")), *told)
 
 
-def test_a_training_that_is_stopped_says_how_to_go_on(tmp_path, monkeypatch):
+def test_stopped_training_prints_how_to_resume(tmp_path, monkeypatch):
     def stopped(config, output, **others):
         (output / "checkpoints").mkdir(parents=True)
         (output / "checkpoints/last.safetensors").touch()

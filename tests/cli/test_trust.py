@@ -176,7 +176,7 @@ def test_compare_and_its_processes(shared, tmp_path, hostile, unimported, monkey
     assert not registry.trusted_packages()
 
 
-def test_trust_lets_a_part_of_ones_own_through(shared, tmp_path):
+def test_trusted_part_is_accepted_by_every_verb(shared, tmp_path):
     data, run = shared / "train.tsv", tmp_path / "run"
     trust = ("--trust", "tests")
     own = ("--set", f"encoder.kind={TWICE}", *SMALL)

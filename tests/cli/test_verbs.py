@@ -38,7 +38,7 @@ def test_train_leaves_a_run_behind(shared):
     }
 
 
-def test_train_says_what_it_does_unless_quiet(shared, tmp_path):
+def test_train_prints_progress_unless_quiet(shared, tmp_path):
     arguments = ("train", "--recipe", "bag", "--train", shared / "train.tsv", *SMALL)
     told = ok(*arguments, "-o", tmp_path / "a").err
     assert "epoch 1.0" in told
@@ -144,7 +144,7 @@ def test_predict_answers_every_line_in_order(shared):
         assert all(0.5 <= row["score"] <= 1 for row in rows)
 
 
-def test_predict_in_words_says_what_was_not_read(shared):
+def test_predict_reports_unread_text(shared):
     done = ok("predict", shared / "tfidf", "-", stdin="the good film\n\n")
     value, score = done.lines[0].split("\t")
     assert (value, len(done.lines)) == ("positive", 2)
@@ -202,7 +202,7 @@ def test_list_shows_what_there_is():
         assert ok("list", f"{kind}s", "--names").lines == sorted(registry.parts(kind))
 
 
-def test_config_explain_says_where_each_value_comes_from(tmp_path):
+def test_config_explain_shows_the_origin_of_each_value(tmp_path):
     done = ok("config", "explain", "--recipe", "lstm", "--set", "encoder.hidden=11")
     rows = {line.split()[0]: line for line in done.lines}
     assert rows["encoder.hidden"].split("=")[1].split() == ["11", "#", "--set"]
@@ -335,7 +335,7 @@ def test_importing_weft_imports_nothing_heavy():
     assert python(f"import sys, weft; print(sorted({heavy}))") == "[]\n"
 
 
-def test_predict_can_leave_bad_rows_out_and_says_so(shared, tmp_path):
+def test_predict_skips_bad_rows_and_reports_them(shared, tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes(b"the film was good\nthe \xff was bad\nbad\n")
     done = ok("predict", shared / "tfidf", path, "--on-bad-row", "skip")

@@ -143,7 +143,7 @@ def test_random_costs_never_rank_shortened_trials_or_exceed_the_limit(simulate, 
                 assert seeds_of(race)[name] == 3, (name, cost)
 
 
-def test_a_training_that_cannot_come_far_enough_gives_its_time_to_others(simulate):
+def test_hopeless_trial_is_stopped_for_others(simulate):
     race, world = simulate({"cheap": 20.0, "huge": 5000.0, "fits": 60.0}, 4, workers=1, seeds=1)
     assert seeds_of(race) == {"cheap": 1, "fits": 1}
     began = dict(world.jobs)

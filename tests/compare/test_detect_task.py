@@ -78,7 +78,7 @@ def test_the_task_is_named_or_that_of_the_recipes_or_the_usual_one():
         choose_task("tags", (), fits, "f")
 
 
-def test_other_choices_are_said():
+def test_alternative_tasks_are_reported():
     assert describe_alternatives("tag", ("tag",)) == ""
     assert describe_alternatives("classify", ("classify", "regress")) == ""
     assert "also fits --task parse." in describe_alternatives("tag", ("tag", "parse"))

@@ -91,7 +91,7 @@ def tagged(said: str, gold: str) -> dict:
     return {"value": list(said), "label": {}, "structure": sides[0], "gold": sides[1]}
 
 
-def test_a_tagger_that_says_one_tag_has_collapsed():
+def test_tagger_with_one_tag_has_collapsed():
     assert _same_answer_note(iter([tagged("NNNN", "NVDN")] * 5)) == (
         "it predicted 'N' for 100% of the test words"
     )

@@ -20,7 +20,7 @@ SETTINGS += ("n_inner", "layer_norm_eps", "hidden_dropout_prob", "embedding_size
 
 
 @pytest.mark.parametrize(("family", "suffix", "more"), CLASSES, ids=name_of)
-def test_the_same_bits_come_back(tmp_path, family, suffix, more):
+def test_export_and_import_keep_every_bit(tmp_path, family, suffix, more):
     _, made = checkpoint(tmp_path / "theirs", family, suffix, **more)
     convert(str(tmp_path / "theirs"), tmp_path / "ours", task=task_of(suffix))
     export(tmp_path / "ours", tmp_path / "again")

@@ -38,7 +38,7 @@ def test_other_packages_are_not_guessed(installed):
             locate.locate(name)
 
 
-def test_one_that_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
+def test_missing_package_error_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setitem(locate.PACKAGES, "minilm", ("no_such_package", "model", "made-checkpoint"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n" * 9)

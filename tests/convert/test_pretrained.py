@@ -123,7 +123,7 @@ def test_any_recipe_takes_a_pretrained_network(tmp_path):
     np.testing.assert_allclose(again.embed(TEXTS), found.embed(TEXTS), rtol=0, atol=1e-6)
 
 
-def test_a_language_model_goes_on(tmp_path):
+def test_language_model_training_continues(tmp_path):
     checkpoint(tmp_path / "theirs", "gpt2", "LMHeadModel")
     text = "the bank of the river was steep and she banked on it\n" * 60
     (tmp_path / "text.txt").write_text(text, "utf-8")
@@ -156,7 +156,7 @@ def test_a_language_model_goes_on(tmp_path):
     says(told, "not a language model, which is what this configuration goes on with")
 
 
-def test_pre_training_goes_on(tmp_path):
+def test_mlm_head_starts_from_the_checkpoint(tmp_path):
     """The head that fills in hidden words begins where the checkpoint's ended."""
     checkpoint(tmp_path / "theirs", "bert", "ForPreTraining")
     convert(str(tmp_path / "theirs"), tmp_path / "ours", task="masked")

@@ -136,7 +136,7 @@ def test_a_state_can_be_reordered(decoder):
     close(stepped(decoder, rest, state)[0], run(decoder, ids)[order, 2:])
 
 
-def test_beams_can_share_a_memory(decoder):
+def test_beams_share_encoder_states(decoder):
     if not (decoder.causal and decoder.reads_source):
         return
     twice = torch.arange(4).repeat_interleave(2)
@@ -253,7 +253,7 @@ def test_the_defaults_work(name):
 
 
 @pytest.mark.parametrize("name", sorted(registry.parts("decoder")))
-def test_four_sentences_are_learnt_by_heart(name):
+def test_decoder_memorises_four_sentences(name):
     sizes = {"hidden": 32, "feed_forward": 32} if name in ("transformer", "gpt") else {"hidden": 32}
     decoder = build({"kind": name, **SMALL[name], **sizes}).train()
     wanted, source = targets([5, 2, 4, 3]), memory()

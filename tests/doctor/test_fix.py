@@ -188,7 +188,7 @@ def test_packed_copies_are_packed_as_their_name_says(tmp_path):
     assert (tmp_path / "one" / "b.csv").read_text("utf-8") == table([HEADER, *CLEAN])
 
 
-def test_another_format_says_what_it_leaves_out(tmp_path):
+def test_format_change_reports_dropped_columns(tmp_path):
     (tmp_path / "a.csv").write_text(table([HEADER, *ROWS]), "utf-8")
     done = fixed(tmp_path / "a.csv", tmp_path / "b.jsonl")
     assert done.lost == (
@@ -206,7 +206,7 @@ cells = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 @given(
     st.lists(st.tuples(cells, cells, st.booleans()), min_size=1, max_size=7), st.sampled_from(",;")
 )
-def test_any_table_comes_back_whole(tmp_path_factory, rows, delimiter):
+def test_fixed_table_round_trips(tmp_path_factory, rows, delimiter):
     folder = tmp_path_factory.mktemp("any")
     given_rows = [[a, f"text {i}", b, "xy"[i % 2]] for i, (a, b, _) in enumerate(rows)]
     style = {"quoting": csv.QUOTE_ALL, "delimiter": delimiter}

@@ -186,7 +186,7 @@ def test_a_batch_is_its_trees(case):
         torch.testing.assert_close(encoder(alone).data[0], together[i], rtol=1e-5, atol=1e-6)
 
 
-def test_padding_says_nothing(case):
+def test_padding_has_no_effect(case):
     encoder, trees, _ = case
     a, b = encoder(batch(trees, garbage=0.0)), encoder(batch(trees, extra=5, garbage=99.0))
     for one, other in zip(a.rows(), b.rows(), strict=True):

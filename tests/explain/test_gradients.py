@@ -88,7 +88,7 @@ def test_both_agree_with_captum(name, trained):
     )
 
 
-def test_of_a_linear_bag_both_are_the_words_own_share(trained):
+def test_linear_bag_attributions_are_exact(trained):
     predictor = trained("bag")
     model = predictor.engine.model
     assert isinstance(model.encoder.project, nn.Identity)
@@ -171,7 +171,7 @@ def test_a_network_is_explained_from_its_words_on(embedder, pair):
         assert np.count_nonzero(words) == len(words)  # not the first alone
 
 
-def test_the_slope_of_what_stands_around_is_nobodys():
+def test_gradients_of_special_tokens_are_dropped():
     predictor = network()
     model = predictor.engine.model
     (found,) = explain(predictor, ["the bank"], method="gradient-input")

@@ -103,7 +103,7 @@ def test_pieces_merge_only_under_the_same_setting() -> None:
 
 
 @pytest.mark.parametrize("nats", [math.inf, math.nan])
-def test_probability_zero_is_said_with_its_text(nats) -> None:
+def test_zero_probability_is_reported_with_its_text(nats) -> None:
     measure = Perplexity()
     measure.add([TextCost(1.0, 1)], [TextSize(1, 1)])
     with pytest.raises(UserError, match=r"Text 2 costs (inf|nan) nats: .* probability 0"):

@@ -115,7 +115,7 @@ def test_windows_are_averaged(trained):
         ("windows", None, 1.0),
     ],
 )
-def test_coverage_says_what_was_read(policy, read, share, trained):
+def test_coverage_is_the_fraction_read(policy, read, share, trained):
     predictor, _ = trained("lstm")
     words = LONG.split()
     cut = limited(predictor, 4, policy)
@@ -214,7 +214,7 @@ def test_golden_answers_are_recorded_and_replayed(trained):
     np.testing.assert_allclose([row["scores"] for row in rows], chances(again), atol=1e-6)
 
 
-def test_golden_answers_are_in_full_precision_wherever_they_are_made(trained, tmp_path):
+def test_golden_answers_are_computed_in_full_precision(trained, tmp_path):
     predictor, _ = trained("cnn")
     engine = predictor.engine
     usual = engine.runtime
@@ -299,7 +299,7 @@ def test_the_threshold_of_several_labels_is_tuned_and_saved(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tfidf", "fasttext", "bag"])
-def test_numbers_come_back_in_their_unit(name, tmp_path):
+def test_numbers_are_predicted_in_their_unit(name, tmp_path):
     rows = [Example(e.text, 1000.0 + 300 * ("good" in e.text)) for e in small.examples()]
     splits = Splits(lambda: iter(rows[12:]), lambda: iter(rows[:12]))
     changes = {"train__epochs": 20, "train__learning_rate": 0.05} if name == "bag" else {}

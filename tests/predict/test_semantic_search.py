@@ -19,7 +19,7 @@ def predictor():
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])
-def test_the_nearest_come_first_and_once(chunk, monkeypatch):
+def test_nearest_texts_are_listed_first_and_once(chunk, monkeypatch):
     monkeypatch.setattr(module, "CHUNK_TEXTS", chunk)
     (found,) = nearest(predictor(), ["q"], ["c", "a", "b", "a", "zero"], 3)
     assert [text for text, _ in found] == ["a", "b", "zero"]

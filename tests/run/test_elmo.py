@@ -192,7 +192,7 @@ def test_unsupported_uses_raise_user_error(elmo, tmp_path):
         weft.train(bert, tmp_path / "run", quiet=True, device="cpu")
 
 
-def test_pre_training_goes_on_where_it_ended(elmo, tmp_path):
+def test_pretraining_resumes(elmo, tmp_path):
     _, folder = elmo
     config = with_pretrained(recipe("elmo-pretrain"), str(folder))
     values = {k: v for k, v in SMALL.items() if not k.startswith(("decoder.", "tokenizer."))}

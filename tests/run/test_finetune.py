@@ -116,7 +116,7 @@ def sections(**task):
     }
 
 
-def test_the_loss_is_that_of_the_answer_and_a_share_of_foretelling():
+def test_loss_adds_the_weighted_auxiliary_lm_loss():
     torch.manual_seed(5)
     parts = sections(auxiliary=0.7)
     parts["embedder"] |= {"dropout": 0.0, "attention_dropout": 0.0}
@@ -152,7 +152,7 @@ def test_numbers_have_an_auxiliary_loss_too():
     torch.testing.assert_close(Regress(auxiliary=0.7).loss(found, rows).total, wanted)
 
 
-def test_a_share_of_nothing_changes_nothing():
+def test_zero_auxiliary_weight_changes_nothing():
     rows = batch([5, 7])
     losses = []
     for given in ({}, {"auxiliary": 0.0}):

@@ -58,7 +58,7 @@ def trained(name, folder, run="run", **changes):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_recipe_learns_saves_and_comes_back(tmp_path, name):
+def test_every_recipe_trains_saves_and_loads(tmp_path, name):
     # 4 subjects and 3 verbs are equally likely, the rest is certain: 12 for 8 tokens and an end.
     epochs = {"masked-bilstm": 25, "lstm-lm": 16}.get(name, 8)
     out = trained(name, tmp_path, **{"train.epochs": epochs})
@@ -315,7 +315,7 @@ def test_a_pair_of_files_is_not_one_text(tmp_path, lines):
         weft.train(config, tmp_path / "run", quiet=True, device="cpu")
 
 
-def test_an_epoch_of_few_updates_is_noted(tmp_path):
+def test_epoch_with_few_updates_is_noted(tmp_path):
     settings = Settings(batch_size=64, max_tokens=65_536)
     told = few_updates_note(20_000, 256, settings)
     assert told.startswith("an epoch has about 2 updates of 64 × 256 tokens, and little is")

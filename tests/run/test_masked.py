@@ -118,7 +118,7 @@ def test_dev_metric_of_training_equals_evaluate(learned):
     assert out.figures["dev"]["perplexity"].value == pytest.approx(best, rel=1e-5)
 
 
-def test_a_model_folder_comes_back_and_has_vectors(learned):
+def test_saved_model_loads_and_embeds(learned):
     folder, out = learned
     again = load(folder / "run/model", device="cpu")  # its golden texts are replayed
     golden = (folder / "run/model/golden.jsonl").read_text("utf-8").splitlines()
@@ -161,7 +161,7 @@ def test_pretrained_folder_can_be_fine_tuned(learned, tmp_path):
         assert (tensor - theirs[name]).abs().mean() < 0.01  # it began there
 
 
-def test_learning_goes_on_from_a_folder(learned, tmp_path):
+def test_training_continues_from_a_folder(learned, tmp_path):
     """Continued pre-training: tokenizer and weights are those of the folder."""
     folder, _ = learned
     corpus(tmp_path, seed=5)
@@ -202,7 +202,7 @@ def test_every_way_trains_and_is_measured(tmp_path, changes):
     load(tmp_path / "run", device="cpu")
 
 
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+def test_resumed_training_reaches_the_same_weights(tmp_path, monkeypatch):
     whole = trained(tmp_path, "whole", **{"train.epochs": 2})
     stop, usual = [5], loop._compute_gradients
 
@@ -234,7 +234,7 @@ def test_best_weights_are_chosen_in_the_long_window_phase(tmp_path, monkeypatch)
     assert [row["best"] for row in rows] == [True, True, True, False]
 
 
-def test_a_clock_that_leaves_no_time_for_long_windows_says_so(tmp_path):
+def test_time_limit_without_long_windows_is_noted(tmp_path):
     out = trained(tmp_path, **{"train.minutes": 1e-4, "train.epochs": 9, "task.long_fraction": 0.1})
     (told,) = [note for note in out.record["notes"] if "clock" in note]
     assert "places beyond 24 are as they began (task.long_fraction=0" in told

@@ -144,7 +144,7 @@ def test_answers_by_enumeration(rules):
         np.testing.assert_allclose(probabilities, wanted, atol=1e-6)
 
 
-def test_forbidden_tags_never_come_out():
+def test_forbidden_tags_are_never_predicted():
     wild = hand(TAGS, [[0, 0, 50, 0, 40], [0, 1, 0, 0, 60]], bio)
     asked = [[["f0"], ["f1"], ["f0"]], [["f0"]]]
     first, second = wild.predict(asked)

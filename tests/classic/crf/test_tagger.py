@@ -42,7 +42,7 @@ def chunks(path, sentences=60):
     return path
 
 
-def test_tags_are_learnt_saved_and_given_for_plain_text(tmp_path, monkeypatch):
+def test_tagger_is_trained_saved_and_predicts_plain_text(tmp_path, monkeypatch):
     outcome = trained(conllu(tmp_path / "a.conllu"), tmp_path / "run")
     assert outcome.figures["dev"]["upos"].value == 1.0
     assert outcome.record["parameters"] > 100

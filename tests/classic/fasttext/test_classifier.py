@@ -266,7 +266,7 @@ def test_a_number_is_learned() -> None:
     assert np.corrcoef(scores[:, 0], wanted)[0, 1] > 0.95
 
 
-def test_a_class_without_training_texts_is_never_given() -> None:
+def test_class_without_training_texts_is_never_predicted() -> None:
     model = fitted(space=ClassSpace(tuple("abcd")), wanted=targets(size=3) + 1)
     assert Classify().probabilities(model.predict(corpus()))[:, 0].max() < 1e-30
 

@@ -153,7 +153,7 @@ def test_a_number_is_ridge_regression() -> None:
     np.testing.assert_allclose(model.predict(corpus()), theirs[:, None], atol=1e-3)
 
 
-def test_a_class_without_training_texts_is_never_given() -> None:
+def test_class_without_training_texts_is_never_predicted() -> None:
     space = ClassSpace(tuple("abcd"))
     model = fitted(Classify(), space, targets(size=3) + 1)
     assert Classify().probabilities(model.predict(corpus()))[:, 0].max() < 1e-30
@@ -366,7 +366,7 @@ def test_probabilities_are_calibrated_on_dev() -> None:
     assert len(set(same.tolist())) == 2
 
 
-def test_labels_that_only_held_out_rows_have_do_not_spoil_the_choice() -> None:
+def test_labels_only_in_held_out_rows_do_not_affect_the_choice() -> None:
     task, space = Classify(), ClassSpace(("a", "b"))
     texts, wanted = corpus(61), (np.arange(61) % 10 == 9).astype(int)
     model = TfIdf(characters=[])

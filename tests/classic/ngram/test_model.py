@@ -47,7 +47,7 @@ def test_the_recipes_equal_the_functions(tmp_path, name):
     assert out.predictor.parameters == len(model.words)
 
 
-def test_a_saved_model_says_the_same(tmp_path):
+def test_saved_model_predicts_the_same(tmp_path):
     out = trained("kneser-ney", tmp_path, **{"classic.prune": [0, 0, 1]})
     again = load(tmp_path / "run")  # its recorded answers are asked again
     texts = ["the old dog", "", "eels"]
@@ -85,7 +85,7 @@ def test_any_tokens_will_do(tmp_path, tokenizer):
     assert 0.2 < bits < 1.5
 
 
-def test_running_text_goes_on_over_lines(tmp_path):
+def test_running_text_continues_across_lines(tmp_path):
     values = {"task.lines": False, "tokenizer": {"kind": "character"}, "classic.order": 4}
     out = trained("kneser-ney", tmp_path, **values)
     engine, space = out.predictor.engine, out.predictor.space

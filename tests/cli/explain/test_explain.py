@@ -38,7 +38,7 @@ def test_a_file_compares_the_methods(shared, tmp_path):
     assert all(line.split()[-1] == "3" for line in table)
 
 
-def test_mistakes_come_first(shared, tmp_path):
+def test_errors_are_explained_first(shared, tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("positive\tthe film was good\nnegative\tthe plot was good\n", "utf-8")
     out = ok("explain", shared / "tfidf", path, "--label", 0, "--text", 1).out

@@ -61,7 +61,7 @@ def test_as_step_by_step(kind, settings):
     assert not graphs.problem
 
 
-def test_rows_are_filled_up_and_shapes_come_again():
+def test_rows_are_padded_so_that_shapes_repeat():
     decoder, capture = made(DECODERS["transformer"]), Counted()
     graphs, settings = DecodeGraphs(decoder, capture), WAYS[1]
     shapes = []
@@ -206,7 +206,7 @@ def test_few_shapes_are_kept(monkeypatch):
     assert [key[0][1].max_length for key in graphs.buffers] == [5, 4]
 
 
-def test_threads_do_not_share_the_memory_of_a_search():
+def test_threads_do_not_share_search_buffers():
     decoder = made(DECODERS["transformer"])
     graphs = DecodeGraphs(decoder, Counted())
     many = [memory().with_data(memory().data * (i - 2)) for i in range(5)]
@@ -224,7 +224,7 @@ def test_threads_do_not_share_the_memory_of_a_search():
     assert found == 12 * wanted
 
 
-def test_memory_belongs_to_its_search_from_the_moment_it_is_given():
+def test_buffers_belong_to_one_search_at_a_time():
     graphs, run = DecodeGraphs(made(DECODERS["transformer"]), Counted()), [torch.zeros(2)]
     owners = [type("Owner", (), {})() for _ in range(2)]
     first, second = (graphs.acquire("key", run, None, owner) for owner in owners)

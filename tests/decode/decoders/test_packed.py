@@ -121,7 +121,7 @@ def test_a_state_is_a_value():
     torch.testing.assert_close(moved, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_beams_share_the_memory():
+def test_beams_share_encoder_states():
     decoder = built()
     ready = pack_if_possible(decoder)
     ids = torch.arange(1, 11)

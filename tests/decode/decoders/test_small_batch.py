@@ -54,7 +54,7 @@ def laid_out(decoder):
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", MADE)
-def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
+def test_small_batch_step_equals_the_blocks(kind, monkeypatch):
     decoder = made(MADE[kind])
     writer = laid_out(decoder)
     calls, scored = [], []
@@ -79,7 +79,7 @@ def test_steps_of_few_rows_are_those_of_the_blocks(kind, monkeypatch):
 
 
 @torch.no_grad()
-def test_only_few_rows_go_by_it():
+def test_only_small_batches_use_the_fused_step():
     decoder = made(MADE["behind"])
     writer = laid_out(decoder)
     state = writer.with_static_cache(decoder.start(memory()), 6, beams=1)

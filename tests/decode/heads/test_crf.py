@@ -172,7 +172,7 @@ def test_garbage_in_the_padding_changes_nothing(allowed, exact):
 
 
 @pytest.mark.parametrize("spread", [1.0, 30.0, 1000.0])
-def test_forbidden_sequences_never_come_out(spread):
+def test_forbidden_sequences_are_never_decoded(spread):
     """However much the emissions and the weights want them."""
     crf, emissions = make(BIO, lengths=[11, 2, 7, 1, 11], spread=spread)
     start, follow, end = crf.rules

@@ -104,7 +104,7 @@ def test_metric_sums_equal_the_loss(monkeypatch):
     assert rows[:, 5].tolist() == target.is_random_next.tolist()
 
 
-def test_padding_and_what_stands_in_it_change_nothing():
+def test_padding_and_its_content_change_nothing():
     net, given = model(), batch()
     garbage = given.source.data.masked_fill(~given.source.mask, 17)
     other = replace(given, source=replace(given.source, data=garbage))

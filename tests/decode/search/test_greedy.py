@@ -53,7 +53,7 @@ def fits(counts: Counter, shares: dict) -> bool:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.9])
-def test_whole_sequences_come_as_often_as_they_should(temperature):
+def test_samples_have_the_expected_frequencies(temperature):
     tables = Tables(rows=2)
     settings = SearchSettings(
         method="sample", num_samples=5003, max_length=4, temperature=temperature, seed=3

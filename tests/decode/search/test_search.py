@@ -337,7 +337,7 @@ def test_lengths_of_each_row(method):
 
 
 @pytest.mark.parametrize("minimum", [1, 2, 3, 5])
-def test_an_end_may_come_at_the_minimum_and_not_before(minimum):
+def test_eos_is_allowed_from_min_length_on(minimum):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] += 2  # short sequences
     settings = SearchSettings(num_beams=3, num_return=3, max_length=7, min_length=minimum)
@@ -353,7 +353,7 @@ def grams(sequence, size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_ngram_comes_twice(size):
+def test_no_repeat_ngram_size_prevents_repetition(size):
     tables = Tables(rows=5, vocabulary=5)
     tables.scores[..., EOS] -= 2  # long sequences
     for method in ("beam", "greedy", "sample"):

@@ -98,7 +98,7 @@ def test_references_to_matrices_are_distinguished_from_texts():
     assert not reference_matrices([])
 
 
-def test_the_command_says_it(tmp_path):
+def test_check_command_reports_matrices(tmp_path):
     done = command("check", archive(tmp_path))
     assert done.status == 1
     says(done.out, "1 matrix of data has non-finite numbers.", "a.npz:8  a.npz:n  ← ")

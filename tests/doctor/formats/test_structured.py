@@ -194,7 +194,7 @@ def test_repair_changes_exactly_the_faulty_tags(tags, scheme):
         ("(S (X b c))", "column 9: the leaf already holds the word 'b'"),
     ],
 )
-def test_reading_goes_on_after_a_broken_tree(tmp_path, lines, said):
+def test_reading_continues_after_a_broken_tree(tmp_path, lines, said):
     path = tmp_path / "a.ptb"
     path.write_text(f"(S (X a) (Y b))\n{lines}\n(S (X\n  c))\n(S (X d))\n", "utf-8")
     files = open_files([str(path)], Columns())

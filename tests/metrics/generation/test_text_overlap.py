@@ -140,7 +140,7 @@ def test_unknown_tokenization_is_named() -> None:
         Bleu(tokenize="13b")
 
 
-def test_without_sacrebleu_it_says_what_to_install(monkeypatch) -> None:
+def test_missing_sacrebleu_error_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     monkeypatch.delitem(sys.modules, "sacrebleu.metrics", raising=False)
     for kind in (Bleu, Chrf):

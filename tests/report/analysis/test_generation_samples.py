@@ -55,7 +55,7 @@ def test_words_that_the_reference_has_not_are_marked():
     assert "(empty)" in diff_markup("", "one")
 
 
-def test_systems_stand_side_by_side_and_their_differences_come_first(tmp_path):
+def test_systems_are_shown_side_by_side_by_difference(tmp_path):
     good = trial(tmp_path, "good", RIGHT)
     poor = trial(tmp_path, "poor", [RIGHT[0], "five", "", RIGHT[3]])
     found = collect_samples(finished(good, poor), ["good", "poor"])

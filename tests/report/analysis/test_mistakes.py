@@ -27,7 +27,7 @@ def test_every_label_has_its_precision_and_recall_the_most_frequent_first():
     assert found.units == ("words", "tags")
 
 
-def test_the_worst_sentences_come_first_and_no_more_than_are_kept():
+def test_worst_sentences_are_kept_in_order():
     found = LabelErrors(keep=2)
     for i, wrong in enumerate((1, 0, 3, 2)):
         gold = tags(*("N",) * 5)

@@ -83,7 +83,7 @@ def restarts(tuned=(0.90, 0.92), start=(0.85, 0.87), p=0.0123, split="test", **m
         (None, "The best of 4 trials reaches accuracy 91.0 on dev; without restarts it is unknown"),
     ],
 )
-def test_the_sentence_says_no_more_than_is_known(found, words):
+def test_summary_claims_only_what_was_measured(found, words):
     assert words in summarise(tuned(found))
 
 
