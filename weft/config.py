@@ -21,7 +21,7 @@ from weft.untrusted import check_regular, parse_integer
 try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib  # type: ignore[no-redef]
+    import tomli as tomllib
 
 NEURAL_SECTIONS = ("tokenizer", "embedder", "encoder", "pool", "head")
 SEQ2SEQ_SECTIONS = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
@@ -38,6 +38,7 @@ RECIPES = Path(__file__).parent / "recipes"
 # Settings by section. A setting is any TOML value: the registry checks its type against the
 # constructor that takes it.
 Sections: TypeAlias = Mapping[str, Any]
+FilledSections: TypeAlias = dict[str, Any]  # with defaults, or one such section
 Settings: TypeAlias = dict[str, Any]  # by dotted key, such as encoder.hidden
 
 
@@ -55,7 +56,7 @@ class Config:
         return section in self.sections
 
     @check_types
-    def with_values(self, changes: Mapping[str, Any], origin: str) -> "Config":
+    def with_values(self, changes: Sections, origin: str) -> "Config":
         """A copy in which dotted keys have new values: {'encoder.hidden': 100}."""
         sections = copy.deepcopy(dict(self.sections))
         origins = dict(self.origins)
@@ -67,7 +68,7 @@ class Config:
     def origin(self, key: str) -> str:
         return self.origins.get(key, "default")
 
-    def origin_of(self, value: Any) -> str:
+    def origin_of(self, value: object) -> str:
         """Return where the first setting with this value was written."""
         for key, origin in self.origins.items():
             node: Any = self.sections
@@ -82,7 +83,7 @@ class Config:
         return ""
 
 
-def as_config(source: Any) -> Config:
+def as_config(source: object) -> Config:
     """Return a Config from a recipe's name, a .toml or .json file, a dict of sections or itself."""
     if isinstance(source, Config):
         return source
@@ -127,14 +128,14 @@ def load(path: str | Path) -> Config:
     return from_sections(sections, str(path))
 
 
-def _parse_toml(text: str) -> dict[str, Any]:
-    sections = tomllib.loads(text)
+def _parse_toml(text: str) -> FilledSections:
+    sections: FilledSections = tomllib.loads(text)
     if _is_deep(sections, jsonio.MAX_DEPTH):
         raise ValueError(f"nested more than {jsonio.MAX_DEPTH} levels deep")
     return sections
 
 
-def _is_deep(value: Any, levels: int) -> bool:
+def _is_deep(value: object, levels: int) -> bool:
     """Return whether a value is nested deeper than `levels`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels < 0 or any(_is_deep(one, levels - 1) for one in inner)
@@ -194,7 +195,7 @@ def from_sections(sections: Sections, origin: str) -> Config:
     return Config(checked, dict.fromkeys(setting_names(checked), origin))
 
 
-def overrides(settings: Iterable[str]) -> dict[str, Any]:
+def overrides(settings: Iterable[str]) -> Settings:
     """Parse `--set section.key=value` texts; values are TOML, and bare words are texts."""
     out = {}
     for setting in settings:
@@ -280,7 +281,7 @@ def to_toml(value: Any) -> str:
     return "[" + ", ".join(to_toml(v) for v in value) + "]"
 
 
-def _check_sections(sections: Sections, origin: str) -> dict[str, Any]:
+def _check_sections(sections: Sections, origin: str) -> FilledSections:
     if not isinstance(sections, Mapping):
         kind = type(sections).__name__
         raise UserError(f"{origin}: a configuration holds sections with keys, found a {kind}.")
@@ -308,7 +309,7 @@ def _check_sections(sections: Sections, origin: str) -> dict[str, Any]:
     return dict(sections)
 
 
-def _set_value(sections: dict[str, Any], key: str, value: Any) -> None:
+def _set_value(sections: FilledSections, key: str, value: object) -> None:
     *path, last = key.split(".")
     node: Any = sections
     for step in path:

@@ -186,7 +186,8 @@ class Part:
     options: tuple[tuple[str, str], ...]  # (name, default as written); required ones have ""
 
     def load(self) -> type[Any]:
-        return getattr(importlib.import_module(self.module), self.attribute)
+        loaded: type = getattr(importlib.import_module(self.module), self.attribute)
+        return loaded
 
 
 _REGISTERED: dict[tuple[str, str], type] = {}  # parts of other packages that were imported
@@ -327,7 +328,7 @@ def _untrusted_error(where: str, kind: str, name: str, module: str) -> UserError
     )
 
 
-def fill(kind: str, spec: Mapping[str, Any], derived: tuple[str, ...] = ()) -> dict[str, Any]:
+def fill(kind: str, spec: Mapping[str, object], derived: tuple[str, ...] = ()) -> dict[str, Any]:
     """The spec with every default written in, checked against the constructor's signature.
 
     `derived` names what the surrounding model already knows (input width, number of labels);
@@ -343,7 +344,7 @@ def fill(kind: str, spec: Mapping[str, Any], derived: tuple[str, ...] = ()) -> d
     return {"kind": name, **check(cls, given, f"{kind} '{name}'", derived)}
 
 
-def build(kind: str, spec: Mapping[str, Any], **derived: Any) -> Any:
+def build(kind: str, spec: Mapping[str, object], **derived: object) -> Any:
     """Make the part that a spec describes."""
     filled = fill(kind, spec, tuple(derived))
     name = filled.pop("kind")
@@ -353,10 +354,13 @@ def build(kind: str, spec: Mapping[str, Any], **derived: Any) -> Any:
 
 
 def check(
-    target: Callable, given: Mapping[str, Any], where: str, derived: tuple[str, ...] = ()
+    target: Callable[..., object],
+    given: Mapping[str, object],
+    where: str,
+    derived: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """`given` with the signature's defaults; a UserError for anything that does not fit."""
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)  # type: ignore[misc]
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
     parameters = inspect.signature(target).parameters
     options = {name: p for name, p in parameters.items() if name not in derived}
     for name, value in given.items():

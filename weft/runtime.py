@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,11 +32,11 @@ class Runtime:
     device: torch.device
     half: bool = False
 
-    def autocast(self) -> AbstractContextManager:
+    def autocast(self) -> AbstractContextManager[object]:
         """Return a context of bf16 arithmetic if the runtime uses it."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
 
-    def attention_kernels(self) -> AbstractContextManager:
+    def attention_kernels(self) -> AbstractContextManager[object]:
         """cuDNN's kernel of attention before the others, in half precision on a GPU.
 
         For long training without masks. Compiled code keeps the kernel that was chosen when it
@@ -69,11 +68,13 @@ class Runtime:
         """True if the device supports CUDA graphs."""
         return self.device.type == "cuda"
 
-    def side_stream(self) -> AbstractContextManager:
+    def side_stream(self) -> AbstractContextManager[object]:
         """A stream of its own for a while, in order with what comes before and after."""
         return _on_side_stream(self.device) if self.device.type == "cuda" else nullcontext()
 
-    def capture_graph(self, work: Callable[[], None], pool: Any = None) -> Callable[[], None]:
+    def capture_graph(
+        self, work: Callable[[], None], pool: "torch.cuda._POOL_HANDLE | None" = None
+    ) -> Callable[[], None]:
         """A graph of some work over memory that stays; calling it does the work again.
 
         The work itself is not done here, and must have been done before: what is set up on the
@@ -86,12 +87,12 @@ class Runtime:
             work()
         return graph.replay
 
-    def graph_pool(self) -> Any:
+    def graph_pool(self) -> "torch.cuda._POOL_HANDLE | None":
         """Memory for graphs that take turns."""
         return torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
-    def fetch(self, tensor: Tensor) -> Callable[[], list[Any]]:
-        """Begin to bring a tensor to the host; calling what comes back waits for its numbers."""
+    def fetch(self, tensor: Tensor) -> Callable[[], list[bool]]:
+        """Start to copy a Boolean tensor to the host; calling the result waits for it."""
         if self.device.type != "cuda":
             return tensor.tolist
         here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
@@ -99,11 +100,11 @@ class Runtime:
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(self.device))
 
-        def numbers() -> list[Any]:
+        def values() -> list[bool]:
             done.synchronize()
             return here.tolist()
 
-        return numbers
+        return values
 
     def wait(self) -> None:
         """Wait until the device has finished all queued work."""
@@ -161,7 +162,7 @@ def _prefer_cudnn_attention() -> Iterator[None]:
 
 
 @cache
-def _side_stream(device: torch.device) -> Any:
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
     """One stream beside the usual one: each keeps the memory that was used in it."""
     return torch.cuda.Stream(device)
 

@@ -43,11 +43,12 @@ class _Verb(ModuleType):
         are compared, too. `metric` is used for ranking and early stopping; default: the task's
         own. Parts from outside Weft are imported only from packages in `trust`.
         """
-        return importlib.import_module("weft.report.compare").compare(
+        rows: list[Row] = importlib.import_module("weft.report.compare").compare(
             files, output, dev=dev, task=task, recipes=recipes, pretrained=pretrained,
             metric=metric, seeds=seeds, folds=folds, minutes=minutes, workers=workers,
             changes=changes, device=device, overwrite=overwrite, quiet=quiet, trust=trust,
         )  # fmt: skip
+        return rows
 
 
 sys.modules[__name__].__class__ = _Verb

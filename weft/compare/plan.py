@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from weft import config as configuration
 from weft import registry
 from weft.compare.trial import SplitSpec, Trial, trial_hash
 from weft.config import Config
 from weft.errors import UserError
+from weft.protocols import Section
 from weft.run.data import Data
 from weft.run.text_scores import content_digests
 from weft.train.settings import Settings
@@ -20,7 +20,7 @@ class Plan:
     def __init__(
         self,
         bases: Mapping[str, Config],
-        settings: Mapping[str, Any],
+        settings: Section,
         split_spec: SplitSpec,
         seeds: int,
         folder: Path,
@@ -72,7 +72,8 @@ def _with_metric_first(base: Config, metric: str) -> Config:
 
 
 def _task_metrics(base: Config) -> tuple[str, ...]:
-    return registry.build("task", base["task"], tokenizer={}).measures
+    metrics: tuple[str, ...] = registry.build("task", base["task"], tokenizer={}).measures
+    return metrics
 
 
 def uses_checkpoint(recipe: str) -> bool:
@@ -93,7 +94,7 @@ def checkpoint_kind(pretrained: str) -> str:
 
     embedder = open_checkpoint(pretrained).embedder
     assert embedder is not None
-    return embedder["kind"]
+    return str(embedder["kind"])
 
 
 def _depends_on_seed(config: Config) -> bool:
@@ -104,8 +105,8 @@ def _depends_on_seed(config: Config) -> bool:
 def build_command(
     files: Sequence[str],
     output: Path,
-    options: Mapping[str, Any],
-    changes: Mapping[str, Any],
+    options: Mapping[str, object],
+    changes: Section,
 ) -> list[str]:
     """Return the command line that reproduces the comparison; empty options are omitted."""
     words = ["weft", "compare", *map(str, files), "-o", str(output)]

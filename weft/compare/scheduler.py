@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from weft.compare.budget import (
     HOPELESS_FRACTION,
@@ -60,7 +60,7 @@ class RunningTrial:
     """A trial and its process."""
 
     trial: Trial
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     errors: IO[bytes]
     slot: int
     started: float
@@ -86,7 +86,7 @@ class TrialScheduler:
         self.overheads: list[float] = []  # seconds of trials outside training
         self.running: list[RunningTrial] = []
 
-    def run(self, trials: Sequence[Trial], finished: dict[Any, Result]) -> None:
+    def run(self, trials: Sequence[Trial], finished: Mapping[Path, Result]) -> None:
         """Run until every trial has finished, failed or been dropped for lack of time."""
         waiting: list[Trial] = []
         short: list[tuple[Trial, Result]] = []
@@ -324,7 +324,7 @@ def time_model(
     return timing
 
 
-def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[bytes]]:
+def _launch(job: Mapping[str, object], threads: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     environment = dict(os.environ)
     if threads:
         # Libraries that count cores themselves would each use all of them.
@@ -345,7 +345,7 @@ def _launch(job: dict[str, Any], threads: int) -> tuple[subprocess.Popen, IO[byt
     return process, errors
 
 
-def _kill(process: subprocess.Popen) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()

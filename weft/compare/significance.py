@@ -12,7 +12,7 @@ from weft.compare.sentence_scores import ratio_terms
 from weft.compare.trial import Trial
 from weft.metrics.bootstrap import draw_resamples, paired_bootstrap, safe_divide
 from weft.metrics.per_sentence import SentenceMetric, compare_paired
-from weft.run.text_scores import sentence_measure
+from weft.run.text_scores import SavedAnswer, sentence_measure
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import build_task
 
@@ -70,7 +70,7 @@ def _p_values_of_generation(
 
 def _sentence_counts(trials: Sequence[Trial], metric: str) -> SentenceMetric | None:
     """Return the counts of each test text, averaged over seeds, fold after fold."""
-    by_fold: dict[int, list[list[dict[str, Any]]]] = {}
+    by_fold: dict[int, list[list[SavedAnswer]]] = {}
     for trial in trials:
         by_fold.setdefault(trial.fold or 0, []).append(list(trial.read_predictions()))
     task = build_task(trials[0].config.sections)
@@ -97,7 +97,7 @@ def count_per_text(
     for trial in trials:
         answers = trial.read_predictions()
         by_label = labels is not None
-        rows: list[Any] = [
+        rows: list[np.ndarray | tuple[float, float]] = [
             _answer_label_counts(a, label_ids) if by_label else answer_terms(a, metric)
             for a in answers
         ]
@@ -116,7 +116,7 @@ def pooled_metric(trials: Sequence[Trial], metric: str) -> float | None:
     return float(safe_divide(sums[:1], sums[1:])[0])
 
 
-def answer_terms(answer: Mapping[str, Any], metric: str = "") -> tuple[float, float]:
+def answer_terms(answer: SavedAnswer, metric: str = "") -> tuple[float, float]:
     """Return the numerator and denominator that one line of predictions.jsonl adds."""
     if "structure" in answer:
         predicted, gold = (Annotation.from_json(answer[side]) for side in ("structure", "gold"))
@@ -124,7 +124,7 @@ def answer_terms(answer: Mapping[str, Any], metric: str = "") -> tuple[float, fl
     return answer_score(answer["value"], answer["label"]), 1.0
 
 
-def _answer_label_counts(answer: Mapping[str, Any], label_ids: Mapping[str, int]) -> np.ndarray:
+def _answer_label_counts(answer: SavedAnswer, label_ids: Mapping[str, int]) -> np.ndarray:
     """Return the (2C,) true positives, and predicted + gold, that one prediction adds."""
     out = np.zeros((2, len(label_ids)))
     predicted, gold = label_ids[str(answer["value"])], label_ids[str(answer["label"])]
@@ -154,7 +154,8 @@ def _macro_f1(sums: np.ndarray) -> np.ndarray:
     correct, total = np.split(sums, 2, axis=1)
     occurs = total > 0
     f1 = np.divide(2 * correct, total, out=np.zeros_like(correct), where=occurs)
-    return f1.sum(1) / np.maximum(occurs.sum(1), 1)
+    means: np.ndarray = f1.sum(1) / np.maximum(occurs.sum(1), 1)
+    return means
 
 
 def _paired_p_value(
@@ -172,7 +173,8 @@ def _paired_p_value(
 
     def gaps(block: np.ndarray) -> np.ndarray:
         mine, theirs = np.split(block @ rows, 2, axis=1)
-        return metric(mine) - metric(theirs)
+        difference: np.ndarray = metric(mine) - metric(theirs)
+        return difference
 
     observed = gaps(times[None].astype(float))[0]
     reached = 0

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from weft.compare.sentence_scores import UNITS, label_names
 from weft.config import Config, from_sections
 from weft.errors import UserError
 from weft.metrics.value import lower_is_better
+from weft.protocols import ReadMode, Saved
 from weft.run.collapse import loss_never_decreased, not_above_baseline
-from weft.run.data import Data, ReadMode, Source, example_source
+from weft.run.context import RunRecord
+from weft.run.data import Data, Source, example_source
 from weft.run.split import (
     TEST_FRACTION,
     Holdout,
@@ -26,10 +27,11 @@ from weft.run.split import (
     cross_validation_splits,
     from_files,
 )
-from weft.run.text_scores import CHECKPOINT, TEXT_TASKS, initial_checkpoint
+from weft.run.text_scores import CHECKPOINT, TEXT_TASKS, SavedAnswer, initial_checkpoint
 from weft.run.train import resolve_config
 from weft.storage import write_text
 from weft.tasks.annotation import Annotation
+from weft.tasks.task import AnyTask
 from weft.text.example import Example
 from weft.train.logger import PROGRESS_FILE
 
@@ -53,7 +55,7 @@ class Result:
     digest: str
     metric: str
     higher_is_better: bool
-    figures: dict[str, dict[str, Any]]  # on test: metric -> value, low, high, n
+    figures: dict[str, dict[str, float]]  # on test: metric -> value, low, high, n
     dev: float | None  # the dev metric, by which the seed to keep is chosen
     seconds: float
     memory_bytes: int  # peak of host and device together
@@ -165,13 +167,13 @@ class Trial:
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return everything another process needs to run the trial."""
         plain = {"config": dict(self.config.sections), "folder": str(self.folder)}
         return {**dataclasses.asdict(dataclasses.replace(self, config=Config({}))), **plain}
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "Trial":
+    def from_json(cls, saved: Saved) -> "Trial":
         config = from_sections(saved["config"], "compare")
         parsed = {
             "config": config,
@@ -243,7 +245,7 @@ class Trial:
         write_text(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
 
-    def _collapse_note(self, task: Any, value: float, record: dict[str, Any]) -> str:
+    def _collapse_note(self, task: AnyTask, value: float, record: RunRecord) -> str:
         """Return why a complete run learned nothing, else ""; shortened runs are not checked."""
         if record["completed"] < 1:
             return ""
@@ -268,7 +270,7 @@ class Trial:
         write_text(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
         return timing
 
-    def read_predictions(self) -> Iterator[dict[str, Any]]:
+    def read_predictions(self) -> Iterator[SavedAnswer]:
         """Yield the prediction for each test text, with its gold label."""
         with open(self.folder / "predictions.jsonl", encoding="utf-8") as file:
             for line in file:
@@ -321,17 +323,17 @@ def host_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def build_input(row: Mapping[str, Any]) -> str | Example:
+def build_input(row: SavedAnswer) -> str | Example:
     """Return the model input to time: the text, the text pair or, for node labels, the tree."""
     if "other" in row:
         return Example(row["text"], other=row["other"])
     if row.get("gold", {}).get("kind") != "nodes":
-        return row["text"]
+        return str(row["text"])
     gold = Annotation.from_json(row["gold"])
     return Example(row["text"], words=gold.words, places=gold.places, tree=gold.tree)
 
 
-def _same_answer_note(answers: Iterator[dict[str, Any]]) -> str:
+def _same_answer_note(answers: Iterator[SavedAnswer]) -> str:
     """Return a note if (nearly) all predictions are the same though the labels differ, else ""."""
     predicted: Counter[str] = Counter()
     gold: Counter[str] = Counter()

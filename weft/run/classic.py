@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import registry
 from weft.classic.progress import Progress
-from weft.config import Config
+from weft.config import Config, FilledSections
 from weft.decode.search import settings
 from weft.errors import UserError
 from weft.machine import require_memory
@@ -33,13 +33,13 @@ MAX_SILENT_SECONDS = 30  # without a log line, if there is no bar
 LabelledTexts = tuple[list[str | Example], Any]
 
 
-def fill_sections(config: Config) -> dict[str, Any]:
+def fill_sections(config: Config) -> FilledSections:
     """Return the model's sections with all defaults filled in.
 
     A language model also has a tokenizer, trained by its task as for neural models, and search
     settings.
     """
-    out: dict[str, Any] = {"classic": registry.fill("classic", config["classic"])}
+    out: FilledSections = {"classic": registry.fill("classic", config["classic"])}
     if config["task"].get("kind") != "language":
         return out
     tokenizer = {"kind": "word", **config["tokenizer"]}
@@ -54,7 +54,7 @@ def fill_sections(config: Config) -> dict[str, Any]:
 class ClassicRun:
     """The training of a classical model."""
 
-    def __init__(self, context: RunContext, section: dict[str, Any]):
+    def __init__(self, context: RunContext, section: FilledSections):
         self.section = section
         self.data, self.settings, self.splits = context.data, context.settings, context.splits
         self.task, self.space = context.task, context.space

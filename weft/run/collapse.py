@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from weft.metrics.value import lower_is_better
+from weft.run.context import RunRecord
 
 MIN_TEXTS = 30  # with fewer, luck decides
 
-Pairs = Sequence[tuple[Any, Any]]  # (gold, predicted) of each text
+Pairs = Sequence[tuple[Any, Any]]  # gold and predicted: a label, a set of labels or a number
 
 
 def constant_baseline(answers: Pairs, metric: str) -> float | None:
@@ -39,7 +40,7 @@ def not_above_baseline(
     )
 
 
-def loss_never_decreased(record: dict[str, Any]) -> str:
+def loss_never_decreased(record: RunRecord) -> str:
     """Return a reason if the training loss never decreased, by the record of a run, else ""."""
     losses = record.get("losses")
     if not losses or losses[1] < 0.9 * losses[0]:
@@ -50,13 +51,13 @@ def loss_never_decreased(record: dict[str, Any]) -> str:
     )
 
 
-def describe_collapses(seeds: Sequence[Any], of: int, what: str) -> str:
+def describe_collapses(seeds: Sequence[int | str], of: int, what: str) -> str:
     """Describe which of so many runs collapsed."""
     named = ", ".join(map(str, seeds))
     return f"{len(seeds)} of {of} {what} collapsed (seed{'s' if len(seeds) > 1 else ''} {named})"
 
 
-def label_text(value: Any) -> str:
+def label_text(value: object) -> str:
     """Return a label as text; a set of labels in sorted order."""
     if isinstance(value, list):
         return ", ".join(sorted(map(str, value))) or "nothing"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from weft.protocols import LabelSpace
 from weft.run.data import Data
@@ -29,6 +30,31 @@ class RunContext:
     tally: SkipCounter
     started: float  # time.perf_counter() at the start of the run
     on_evaluate: EvalCallback | None = None
+
+
+class TrainingRecord(TypedDict, total=False):
+    """The entries of record.json about training."""
+
+    stopped: str  # see TrainingResult
+    completed: float
+    rising: str  # TrainingResult.undertrained
+    device_bytes: int  # peak
+    seconds: float  # of the whole run
+    # Of neural models only.
+    losses: tuple[float, float] | None
+    threads: list[tuple[int, int]]
+    updates: int
+    training_seconds: float
+
+
+class RunRecord(TrainingRecord):
+    """The contents of record.json."""
+
+    parameters: int
+    figures: dict[str, dict[str, dict[str, float]]]  # by split, then by metric
+    notes: list[str]
+    versions: dict[str, str]
+    command: str
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from weft.attend.lora import merge_lora
-from weft.config import Config
+from weft.config import Config, FilledSections
 from weft.convert.checkpoint import Checkpoint
 from weft.convert.export import ExportedCheckpoint, export_checkpoint
 from weft.convert.families import expand_names
@@ -54,10 +53,11 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     _prepare_folder(place, overwrite, "model.json")
     predictor, record = predictor_of(checkpoint)
     predictor.save(place, _golden_inputs(predictor), record)
-    return record["notes"]
+    notes: list[str] = record["notes"]
+    return notes
 
 
-def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor, dict[str, Any]]:
+def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor, FilledSections]:
     """Return a checkpoint as a model, and the record of its conversion."""
     section, labels = _task_and_labels(checkpoint)
     data = {"max_tokens": checkpoint.sentence.max_tokens} if checkpoint.sentence else {}
@@ -123,7 +123,7 @@ def export(
     return made
 
 
-def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+def _task_and_labels(checkpoint: Checkpoint) -> tuple[FilledSections, FilledSections]:
     """Return the [task] section and the label space of a checkpoint, as saved in a model folder."""
     task = checkpoint.task
     if task in ("regress", "pair-score"):
@@ -166,7 +166,7 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, 
     return {"kind": task}, {}
 
 
-def _golden_inputs(predictor: Predictor) -> list[Any]:
+def _golden_inputs(predictor: Predictor) -> list[str | tuple[str, str]]:
     """Return a few inputs whose answers are saved with the model."""
     if predictor.pairs:
         return [("Where was it steep?", text) for text in GOLDEN_TEXTS]
@@ -183,7 +183,7 @@ def _tag_scheme(labels: tuple[str, ...]) -> str:
     return SCHEMES.get("".join(sorted({label[0] for label in inside})), "")
 
 
-def _lm_vocabulary(checkpoint: Checkpoint) -> dict[str, Any]:
+def _lm_vocabulary(checkpoint: Checkpoint) -> FilledSections:
     """Return the vocabulary entries of a language model's label space, else {}."""
     if checkpoint.head.task != "language":
         return {}

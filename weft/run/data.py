@@ -1,15 +1,16 @@
 """The [data] section, and reading the examples it names."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 from weft import registry
+from weft.config import FilledSections
 from weft.doctor.checks.label_variants import fold_label
 from weft.errors import UserError
-from weft.protocols import LabelSpace, ReadMode
+from weft.protocols import LabelSpace, ReadMode, Section
 from weft.tasks.classify import Classify
 from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
@@ -97,7 +98,7 @@ def like_train(data: Data, path: str) -> Data:
     return _with_columns(data, adapt_columns(given, path, data.format or None))
 
 
-def _column_names(columns: Columns) -> dict[str, Any]:
+def _column_names(columns: Columns) -> FilledSections:
     return {"text": columns.text, "label": columns.label, "text_pair": columns.text_pair}
 
 
@@ -108,7 +109,7 @@ def _with_columns(data: Data, columns: Columns) -> Data:
     return replace(data, text=text, label=label, text_pair=other)
 
 
-def choose_columns(data: Data, task: Mapping[str, Any]) -> tuple[Data, tuple[str, ...]]:
+def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     """Choose the columns of all files; return the settings with them, and lines to show.
 
     The choice is saved with the model, so that other files are read in the same way.
@@ -227,7 +228,7 @@ def find_task(kind: str) -> type[AnyTask]:
     return registry.find("task", kind)
 
 
-def read_mode(task: Mapping[str, Any]) -> ReadMode:
+def read_mode(task: Section) -> ReadMode:
     """Return how the files of a [task] section are read."""
     if find_task(task["kind"]).read_mode == "labelled":
         return "labelled"
@@ -235,7 +236,7 @@ def read_mode(task: Mapping[str, Any]) -> ReadMode:
     return built.read_mode
 
 
-def has_classes(task: Mapping[str, Any]) -> bool:
+def has_classes(task: Section) -> bool:
     """Return True if the labels of a [task] section are classes, which all need training rows."""
     return issubclass(find_task(task["kind"]), Classify)
 

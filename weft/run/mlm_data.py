@@ -1,10 +1,10 @@
 """Data of a masked-LM run: documents to mask, train on and evaluate."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from weft.batch.documents import Documents, encode_documents
 from weft.batch.mlm_collator import Masking, MLMLoader
+from weft.config import FilledSections
 from weft.errors import UserError
 from weft.inference.mlm_scoring import score_documents
 from weft.metrics import Metric
@@ -19,7 +19,7 @@ from weft.tasks.task import AnyTask
 from weft.train.settings import Settings
 
 
-def check_parts(full: dict[str, Any]) -> None:
+def check_parts(full: FilledSections) -> None:
     """Raise UserError unless head and pool fit masked LM and next-sentence prediction."""
     head, pool, follows = full["head"]["kind"], full["pool"]["kind"], full["task"]["next_sentence"]
     if head != "masked":

@@ -1,21 +1,20 @@
 """Runs of neural models: tokenizer, token stores, model, then the trainer."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from weft import registry
 from weft.batch import TokenStore
 from weft.batch.documents import Documents
-from weft.config import Config, model_sections
+from weft.config import Config, FilledSections, model_sections
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError
 from weft.model import Model, build_model, fill
 from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
+from weft.protocols import Section
 from weft.run import lm_data, mlm_data, pretrained
 from weft.run.context import RunContext, TrainingResult
 from weft.run.data import Source
@@ -31,7 +30,7 @@ from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
 from weft.train.settings import Settings
 
 
-def fill_sections(config: Config) -> dict[str, Any]:
+def fill_sections(config: Config) -> FilledSections:
     """Return the model's sections with all defaults filled in."""
     missing = [name for name in model_sections(config.sections) if name not in config]
     if missing:
@@ -54,7 +53,7 @@ class NeuralRun:
     """The training of a neural model: tokenizer, token stores, model, trainer."""
 
     context: RunContext
-    parts: dict[str, Any]  # the model's filled sections
+    parts: FilledSections  # the model's filled sections
     runtime: Runtime
     parser: Predictor | None = None  # parses texts that have no trees
 
@@ -179,14 +178,14 @@ class NeuralRun:
                 self.context.logger.info(message)
 
 
-def vector_section(parts: Mapping[str, Any]) -> dict[str, Any] | None:
+def vector_section(parts: Section) -> FilledSections | None:
     """Return the section of the embedder 'vectors', if the model uses it."""
     embedder = parts.get("embedder")
     is_used = isinstance(embedder, dict) and embedder["kind"] == "vectors"
     return embedder if is_used else None
 
 
-def infer_features(parts: Mapping[str, Any], source: Source) -> None:
+def infer_features(parts: Section, source: Source) -> None:
     """Fill in the width of input vectors from the first training example."""
     section = vector_section(parts)
     if section is not None and not section["features"]:

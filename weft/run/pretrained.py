@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from weft.config import Config
+from weft.config import Config, FilledSections
 from weft.convert import gpt2
 from weft.convert.checkpoint import Checkpoint, pretraining_head
 from weft.convert.heads import ACTIVATION, LM_HEAD, NO_HEAD
@@ -20,6 +20,7 @@ from weft.embed.elmo import embedder_section, network_weights
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
+from weft.protocols import Section
 from weft.tasks.language import GPT2_EOS
 from weft.tensorfile import build_on_meta
 from weft.tokens.tokenizer import Tokenizer
@@ -58,10 +59,10 @@ class PretrainedSource:
     """A checkpoint folder as a source for a new model: settings now, weights on request."""
 
     folder: Path
-    embedder: dict[str, Any] | None  # sections of a configuration
-    decoder: dict[str, Any] | None
-    pool: dict[str, Any]
-    tokenizer: dict[str, Any]
+    embedder: FilledSections | None  # sections of a configuration
+    decoder: FilledSections | None
+    pool: FilledSections
+    tokenizer: FilledSections
     weights: Callable[[str], Mapping[str, Tensor]]  # for a task, by the names of a Model
 
 
@@ -123,7 +124,7 @@ def _open_weft_folder(folder: Path) -> PretrainedSource:
     )  # fmt: skip
 
 
-def _contextual_embedder(config: Mapping[str, Any]) -> tuple[dict[str, Any] | None, int]:
+def _contextual_embedder(config: Section) -> tuple[FilledSections | None, int]:
     """Return the section of the contextual embedder, and its index."""
     sections = config.get("embedder", [])
     for i, one in enumerate(sections if isinstance(sections, list) else [sections]):
@@ -136,9 +137,7 @@ def _contextual_embedder(config: Mapping[str, Any]) -> tuple[dict[str, Any] | No
     return None, 0
 
 
-def _weft_weights(
-    folder: Path, config: Mapping[str, Any], number: int, task: str
-) -> Mapping[str, Tensor]:
+def _weft_weights(folder: Path, config: Section, number: int, task: str) -> Mapping[str, Tensor]:
     found = read_safetensors(folder / "weights.safetensors")
     own = f"embedders.{number}."
     out = {
@@ -161,9 +160,7 @@ def resolve(config: Config) -> Config:
     return _with_checkpoint(config, spec, "decoder") if spec.get("kind") == PRETRAINED else config
 
 
-def _with_checkpoint(
-    config: Config, spec: Mapping[str, Any], part: str, number: int | None = None
-) -> Config:
+def _with_checkpoint(config: Config, spec: Section, part: str, number: int | None = None) -> Config:
     """Return the configuration with a part (of several, that number) set from the folder."""
     if not spec.get("model"):
         raise UserError(
@@ -186,7 +183,7 @@ def _with_checkpoint(
             f"Remove '{fixed[0]}' from [{part}]: the checkpoint {found.folder} says it."
         )
     now, key = {**settings, **given}, part
-    changes: dict[str, Any] = {part: now}
+    changes: FilledSections = {part: now}
     if number is not None:
         key = f"{part}.{number}"
         changes[part] = [now if i == number else one for i, one in enumerate(config[part])]
@@ -207,7 +204,7 @@ def _end_of_text_id(path: Path) -> int:
     return known.get(EOS, known.get(GPT2_EOS, -1))
 
 
-def check_sizes(make: Callable[[], Model], parts: Mapping[str, Any], task: str) -> None:
+def check_sizes(make: Callable[[], Model], parts: Section, task: str) -> None:
     """Raise UserError if a checkpoint's tensors do not match its settings, before allocating."""
     tables = parts.get("embedder", [])
     specs = [*(tables if isinstance(tables, list) else [tables]), parts.get("decoder", {})]
@@ -248,7 +245,7 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
     return message
 
 
-def _embedder_weights(weights: Mapping[str, Tensor], parts: Mapping[str, Any]) -> dict[str, Tensor]:
+def _embedder_weights(weights: Mapping[str, Tensor], parts: Section) -> dict[str, Tensor]:
     own = _strip_prefix(weights, "embedders.0.")
     if own:
         return own

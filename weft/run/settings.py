@@ -2,11 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from weft import registry
 from weft.errors import UserError
+from weft.protocols import Section
 from weft.train.settings import Settings
 
 # The learning rate of a GPT trained from scratch: the wider a Transformer, the lower the rate at
@@ -15,7 +14,7 @@ RATE, RATE_WIDTH, RATE_POWER = 1e-3, 384, -0.75
 HIGHEST_RATE = 3e-3  # of narrow ones
 
 
-def read_settings(section: Mapping[str, Any], model: Mapping[str, Any]) -> Settings:
+def read_settings(section: Section, model: Section) -> Settings:
     """Return the settings of a training of `model`, whose sections are filled in."""
     section = dict(section)
     if section.get("learning_rate") == "auto":
@@ -25,7 +24,7 @@ def read_settings(section: Mapping[str, Any], model: Mapping[str, Any]) -> Setti
     return settings
 
 
-def _rate_for_width(model: Mapping[str, Any]) -> float:
+def _rate_for_width(model: Section) -> float:
     decoder = model.get("decoder", {})
     if decoder.get("kind") != "gpt":
         raise UserError(

@@ -5,19 +5,18 @@ import os
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from weft.errors import UserError
+from weft.protocols import ReadMode, Section
 from weft.run.data import (
     Data,
-    ReadMode,
     Source,
     choose_columns,
     example_source,
@@ -48,7 +47,7 @@ class Splits:
 
 def open_splits(
     data: Data,
-    task: Mapping[str, Any],
+    task: Section,
     tally: SkipCounter | None = None,
     splits: Splits | None = None,
 ) -> tuple[Data, Splits, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from weft.metrics.bootstrap import safe_divide
 from weft.metrics.per_sentence import PairedComparison, SentenceMetric, compare_paired
 from weft.metrics.perplexity import count_text
 from weft.metrics.sentence_counts import Statistic
+from weft.protocols import Section
 from weft.run.data import Data
 from weft.run.split import file_digest
 from weft.tasks.task import AnyTask
@@ -21,7 +22,7 @@ from weft.text.formats.parallel import resolve_files
 
 TEXT_TASKS = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
 CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
-Answer = Mapping[str, Any]  # a line of predictions.jsonl
+SavedAnswer = dict[str, Any]  # a line of predictions.jsonl; the task decides what it holds
 
 
 class NatsPerWord(SentenceMetric):
@@ -35,7 +36,7 @@ class NatsPerWord(SentenceMetric):
         super().__init__(2)  # nats, words
         self.metric, self.ends = metric, ends  # with `ends`, the end of a text counts as a word
 
-    def add(self, predicted: Sequence[Answer], gold: Sequence[str]) -> None:
+    def add(self, predicted: Sequence[SavedAnswer], gold: Sequence[str]) -> None:
         """Add texts: each with its token perplexity and token count."""
         for answer, text in zip(predicted, gold, strict=True):
             nats = math.log(max(answer["value"], 1e-300)) * answer["tokens"]
@@ -63,7 +64,7 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
     return found
 
 
-def initial_checkpoint(full: Mapping[str, Any]) -> str:
+def initial_checkpoint(full: Section) -> str:
     """Return the initial checkpoint of a resolved configuration, or ""."""
     tables = full.get("embedder", full.get("decoder", {}))
     listed = tables if isinstance(tables, list) else [tables]
@@ -71,7 +72,7 @@ def initial_checkpoint(full: Mapping[str, Any]) -> str:
 
 
 def sentence_measure(
-    task: AnyTask, metric: str, seeds: Sequence[Sequence[Answer]]
+    task: AnyTask, metric: str, seeds: Sequence[Sequence[SavedAnswer]]
 ) -> SentenceMetric | None:
     """Return the per-text counts behind a corpus metric, averaged over the seeds.
 
@@ -99,8 +100,8 @@ def sentence_measure(
 def compare_systems(
     task: AnyTask,
     metric: str,
-    first: Sequence[Sequence[Answer]],
-    second: Sequence[Sequence[Answer]],
+    first: Sequence[Sequence[SavedAnswer]],
+    second: Sequence[Sequence[SavedAnswer]],
 ) -> PairedComparison | None:
     """Compare two systems by paired bootstrap, each with the answers of its seeds."""
     one, other = (sentence_measure(task, metric, seeds) for seeds in (first, second))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,19 +17,27 @@ from weft.predict.neural import passage_window
 from weft.protocols import LabelSpace
 from weft.run.data import Data, Source, labelled_only
 from weft.tasks.annotation import Decoded
-from weft.tasks.extractive_qa import ExtractiveQA, PassageWindow, choose_spans, locate_question
+from weft.tasks.extractive_qa import (
+    AnswerSpan,
+    ExtractiveQA,
+    PassageWindow,
+    choose_spans,
+    locate_question,
+)
 from weft.tasks.task import AnyTask
 from weft.text.example import UNKNOWN_WORDS, Example, SkipCounter
 from weft.train.logger import RunLogger
 
 TOKENISE_CHUNK_TEXTS = 10_000  # texts tokenised together
 
+Target: TypeAlias = Any  # a number or an array; its shape depends on task and model
+
 
 @dataclass(frozen=True)
 class DevReference:
     """The references of a dev row, the words it can copy, and its record."""
 
-    right: Any
+    right: object
     words: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
     window: PassageWindow | None = (
@@ -94,7 +102,7 @@ class SplitTokeniser:
             return (instance for example in rows for instance in task.training_instances(example))
         return task.group_references(rows)
 
-    def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Any]]:
+    def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Target]]:
         for example in examples:
             try:
                 yield example, self.task.target(example, self.space)
@@ -104,7 +112,7 @@ class SplitTokeniser:
                 self.tally.add("unknown labels skipped", example.where)
 
     def _tokenise_words(
-        self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
+        self, chunk: list[tuple[Example, Target]], store: TokenStore, name: str
     ) -> None:
         """Append rows of words, or of tree nodes."""
         given = [example for example, _ in chunk]
@@ -125,7 +133,7 @@ class SplitTokeniser:
             self.tally.add(f"{name} {UNKNOWN_WORDS}", f"{example.where} ({row.unknown})")
 
     def _tokenise_texts(
-        self, chunk: list[tuple[Example, Any]], store: TokenStore, name: str
+        self, chunk: list[tuple[Example, Target]], store: TokenStore, name: str
     ) -> None:
         """Append rows of tokens, or of vectors."""
         self._check_lengths(chunk)
@@ -159,8 +167,8 @@ class SplitTokeniser:
         self.examples += len(chunk)
 
     def _locate_answer(
-        self, target: Any, window: PassageWindow, example: Example, name: str
-    ) -> Any:
+        self, target: Target, window: PassageWindow, example: Example, name: str
+    ) -> Target | None:
         """Return the steps of an answer in a row; None if the row cannot be trained on."""
         task = self.task
         assert isinstance(task, ExtractiveQA)
@@ -186,7 +194,7 @@ class SplitTokeniser:
         others = [e.other or "" for e in given] if self.model.traits.input_kind == "pairs" else ()
         return self.index.rows([example.text for example in given], where, others=others)
 
-    def _check_lengths(self, chunk: list[tuple[Example, Any]]) -> None:
+    def _check_lengths(self, chunk: list[tuple[Example, Target]]) -> None:
         most = self.model.head.target_limit or math.inf
         for example, target in chunk if most < math.inf else ():
             if len(target) > most:
@@ -198,7 +206,7 @@ class SplitTokeniser:
 
 def predictions_and_references(
     rows: Iterable[Any], requested: Sequence[DevReference], store: TokenStore
-) -> tuple[list[Any], Any]:
+) -> tuple[Sequence[Decoded | AnswerSpan], Sequence[object]]:
     """Return the decoded predictions and their references."""
     windows = [own.window for own in requested if own.window is not None]
     if windows:

@@ -21,7 +21,7 @@ import numpy as np
 
 from weft import config as configuration
 from weft import registry
-from weft.config import Config
+from weft.config import Config, FilledSections
 from weft.errors import UserError, unknown_name
 from weft.metrics import MetricValue
 from weft.predict.evaluate import evaluate
@@ -29,7 +29,7 @@ from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import preprocess
 from weft.progress import with_progress
 from weft.protocols import Engine, LabelSpace, ReadMode
-from weft.run.context import EvalCallback, RunContext
+from weft.run.context import EvalCallback, RunContext, RunRecord, TrainingRecord
 from weft.run.data import (
     Data,
     Source,
@@ -73,7 +73,7 @@ class RunResult:
 
     predictor: Predictor
     figures: dict[str, dict[str, MetricValue]]  # by split, then by metric
-    record: dict[str, Any]  # what is saved as record.json
+    record: RunRecord
 
     def __repr__(self) -> str:
         metric = self.predictor.task.metric
@@ -111,7 +111,7 @@ def train(
 
 def _train(
     config: Config,
-    full: dict[str, Any],
+    full: FilledSections,
     folder: Path,
     splits: Splits | None,
     device: str,
@@ -152,7 +152,7 @@ def _train(
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
         engine: Engine
-        record: dict[str, Any]
+        training: TrainingRecord
         with explain_failures(
             folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
         ):
@@ -175,7 +175,7 @@ def _train(
 
                 _note_ignored(config, logger)
                 engine, result = classic.ClassicRun(context, full["classic"]).fit()
-                record = {
+                training = {
                     "stopped": result.stop_reason,
                     "completed": result.completed,
                     "rising": "",
@@ -186,7 +186,7 @@ def _train(
 
                 infer_features(full, splits.train)
                 engine, result = NeuralRun(context, full, runtime, parser).fit(resume)
-                record = {
+                training = {
                     "stopped": result.stop_reason,
                     "device_bytes": runtime.peak_memory(),
                     "losses": result.losses,
@@ -196,10 +196,10 @@ def _train(
                     "updates": result.updates,
                     "training_seconds": round(result.seconds, 3),
                 }
-        record["seconds"] = round(time.perf_counter() - started, 3)
+        training["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, task, space, full)
         with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
-            return _evaluate_and_save(predictor, context, record)
+            return _evaluate_and_save(predictor, context, training)
 
 
 def _training_rows(train: Source, data: Data, tally: SkipCounter, mode: ReadMode) -> Source:
@@ -209,7 +209,7 @@ def _training_rows(train: Source, data: Data, tally: SkipCounter, mode: ReadMode
     return lambda: require_rows(labelled_only(train, data, tally, mode), data)
 
 
-def resolve_config(config: Config) -> dict[str, Any]:
+def resolve_config(config: Config) -> FilledSections:
     """Return all sections with defaults filled in; raise UserError for what does not fit."""
     if PRETRAINED in _kinds(config):
         from weft.run.pretrained import resolve
@@ -227,7 +227,7 @@ def resolve_config(config: Config) -> dict[str, Any]:
     }
 
 
-def _kinds(config: Config) -> set[Any]:
+def _kinds(config: Config) -> set[str | None]:
     """Return the kinds of the embedders and the decoder."""
     tables = config["embedder"]
     parts = [*(tables if isinstance(tables, list) else [tables]), config["decoder"]]
@@ -235,12 +235,9 @@ def _kinds(config: Config) -> set[Any]:
 
 
 def _evaluate_and_save(
-    predictor: Predictor, run: RunContext, training: dict[str, Any]
+    predictor: Predictor, run: RunContext, training: TrainingRecord
 ) -> RunResult:
-    """Tune on dev, evaluate on dev and test, and write the model folder.
-
-    `training` is what the record says of training.
-    """
+    """Tune on dev, evaluate on dev and test, and write the model folder."""
     splits, data, folder, logger, tally = run.splits, run.data, run.folder, run.logger, run.tally
     if splits.dev is not None and predictor.task.has_threshold:
         _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
@@ -271,7 +268,7 @@ def _evaluate_and_save(
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
         logger.info(f"note: {line}")
-    record = {
+    record: RunRecord = {
         **training,
         "parameters": predictor.parameters,
         "figures": {
@@ -333,9 +330,9 @@ def _preprocess_splits(
             return None
         if parser is None:
             return lambda: preprocess(source(), task, tally, data.on_bad_row)
-        kept: list[Any] = []  # parsed once
+        kept: list[Example] = []  # parsed once
 
-        def examples() -> Iterator[Any]:
+        def examples() -> Iterator[Example]:
             if not kept:
                 kept.extend(preprocess(source(), task, tally, data.on_bad_row, parser))
             return iter(kept)
@@ -351,7 +348,7 @@ def _is_empty(source: Source) -> bool:
     return next(source(), None) is None
 
 
-def _tune_threshold(predictor: Predictor, examples: Iterable[Any]) -> None:
+def _tune_threshold(predictor: Predictor, examples: Iterable[Example]) -> None:
     """Tune the decision threshold on dev; only scores and targets are kept in memory."""
     scores: list[Any] = []
     targets: list[Any] = []
@@ -385,7 +382,7 @@ def _note_ignored(config: Config, logger: RunLogger) -> None:
         )
 
 
-def _model_sections(config: Config) -> dict[str, Any]:
+def _model_sections(config: Config) -> FilledSections:
     if "classic" in config:
         from weft.run import classic
 
@@ -395,13 +392,13 @@ def _model_sections(config: Config) -> dict[str, Any]:
     return neural.fill_sections(config)
 
 
-def infer_task_settings(config: Config, source: Source) -> dict[str, Any]:
+def infer_task_settings(config: Config, source: Source) -> FilledSections:
     """Infer task settings from the training file that the configuration does not set."""
     task = find_task(config["task"].get("kind", "classify"))
     return task.infer(config["task"], source())
 
 
-def _check_parts(full: dict[str, Any], task: AnyTask) -> None:
+def _check_parts(full: FilledSections, task: AnyTask) -> None:
     """Raise UserError unless head and pool fit the task: per word, or per text."""
     kind = full["task"]["kind"]
     if kind == "language":
@@ -460,7 +457,7 @@ def _check_labels(task: AnyTask, space: LabelSpace, splits: Splits, mode: str) -
                 raise task.missing_label_error(example)
 
 
-def _check_same_model(folder: Path, full: dict[str, Any]) -> None:
+def _check_same_model(folder: Path, full: FilledSections) -> None:
     """Raise UserError if a resumed run would change the model."""
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +32,8 @@ from weft.train.cuda_graphs import WARMUP_UPDATES, setup_work, updates_ahead
 from weft.train.ema import ema_weights
 from weft.train.feature_cache import cache_features
 from weft.train.finite_check import NonFiniteLoss, check_finite
-from weft.train.gradient_diagnostics import GradientHealth, examine, find_non_finite, sample_batch
+from weft.train.gradient_diagnostics import examine, find_non_finite, sample_batch
+from weft.train.gradient_verdict import GradientHealth
 from weft.train.logger import ResumeError, truncate_metrics
 from weft.train.loop import fit, rehearse_update
 from weft.train.progress_checks import DevCurve, LossTracker
@@ -82,7 +82,8 @@ class Trainer:
         self.budget = TimeBudget(context.started, self.settings.minutes)
         self.stop_reason, self.completed = "", 1.0  # see TrainingResult
         self.threads: list[tuple[int, int]] = []
-        self.losses: list[Any] = [0.0, 0]  # sum and count since the last evaluation
+        self.loss_sum: Tensor | float = 0.0  # since the last evaluation
+        self.loss_count = 0
         self.loss_tracker = LossTracker()
         self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
         self.long_windows = False  # to long windows, where BERT reads short ones first
@@ -245,14 +246,14 @@ class Trainer:
         return bool(self.settings.patience) and self.stale >= self.settings.patience
 
     def _count_loss(self, progress: Progress) -> None:
-        self.losses[0] = self.losses[0] + progress.total  # stays on the device
-        self.losses[1] += progress.count
+        self.loss_sum = self.loss_sum + progress.total  # stays on the device
+        self.loss_count += progress.count
         self.loss_tracker.add(progress)
 
     def _evaluate(self, progress: Progress) -> None:
         check_finite(self.state)
-        loss = float(self.losses[0]) / max(self.losses[1], 1)
-        self.losses = [0.0, 0]
+        loss = float(self.loss_sum) / max(self.loss_count, 1)
+        self.loss_sum, self.loss_count = 0.0, 0
         where = {"step": progress.step, "epoch": progress.position.epoch}
         values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
         words = f"epoch {progress.fraction * self.settings.epochs:.1f}  update {progress.step}"
@@ -363,7 +364,7 @@ class Trainer:
         extra = {
             "best": self.best,
             "stale": self.stale,
-            "loss": [float(self.losses[0]), self.losses[1]],
+            "loss": [float(self.loss_sum), self.loss_count],
             "seconds": self.budget.seconds,
             "turned": self.long_windows,
             "course": self.dev_curve.points,
@@ -387,7 +388,8 @@ class Trainer:
             )
         self.batches.position = position
         self.best, self.stale = extra["best"], extra["stale"]
-        self.losses, self.long_windows = list(extra["loss"]), extra.get("turned", False)
+        self.loss_sum, self.loss_count = extra["loss"]
+        self.long_windows = extra.get("turned", False)
         self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
         self.state.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)

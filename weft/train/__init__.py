@@ -40,10 +40,11 @@ class _Verb(ModuleType):
         """
         base = as_config(config)
         base = base.with_values(changes, "changes") if changes else base
-        return importlib.import_module("weft.run").train(
+        result: RunResult = importlib.import_module("weft.run").train(
             base, output, splits=splits, device=device, resume=resume, overwrite=overwrite,
             quiet=quiet, on_evaluate=on_evaluate, trust=trust,
         )  # fmt: skip
+        return result
 
 
 sys.modules[__name__].__class__ = _Verb

@@ -5,8 +5,8 @@ and positions as JSON in its header. A kill at any moment leaves the old file or
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -15,6 +15,9 @@ from torch import Tensor
 from weft.batch import Position
 from weft.decode.search.state import iter_tensors
 from weft.errors import UserError
+from weft.jsonio import Json
+from weft.model import LanguageModel
+from weft.protocols import Saved, State
 from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
@@ -24,7 +27,7 @@ from weft.train.state import TrainState
 FORMAT = 1
 
 
-def write(path: Path, state: TrainState, position: Position, runtime: Runtime, extra: Any) -> None:
+def write(path: Path, state: TrainState, position: Position, runtime: Runtime, extra: Json) -> None:
     """Save the training state; `extra` is any JSON that `read` should return."""
     tensors = {f"model.{n}": t for n, t in state.model.state_dict().items()}
     for name, tensor in (state.ema or {}).items():
@@ -55,7 +58,7 @@ def write(path: Path, state: TrainState, position: Position, runtime: Runtime, e
     replace(path, save(plain, {"weft": json.dumps(header)}))
 
 
-def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Any]:
+def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Saved]:
     """Restore a checkpoint into a state built from the same configuration."""
     try:
         with safe_open(path, "pt") as file:
@@ -95,17 +98,18 @@ def replace(path: Path, data: bytes) -> None:
     write_bytes(path, data, durable=True)
 
 
-def _restore_carried(state: TrainState, tensors: dict[str, Tensor], runtime: Runtime) -> Any:
+def _restore_carried(state: TrainState, tensors: dict[str, Tensor], runtime: Runtime) -> State:
     """Return the recurrent state that the next batch starts from, if one was saved."""
     saved = _strip_prefix(tensors, "carried.")
     if not saved:
         return None
-    start = state.model.head.start(len(saved["0"]), runtime.device)  # type: ignore[union-attr, operator]
+    assert isinstance(state.model, LanguageModel)
+    start = state.model.head.start(len(saved["0"]), runtime.device)
     return rebuild_state(start, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
 
 
 def _restore_optimisers(
-    path: Path, state: TrainState, tensors: dict[str, Tensor], saved: list[dict[str, Any]]
+    path: Path, state: TrainState, tensors: dict[str, Tensor], saved: Sequence[Saved]
 ) -> None:
     """Restore the moments of the optimisers; rates and decay follow the current settings."""
     fresh = [optimiser.state_dict()["param_groups"] for optimiser in state.optimisers]
@@ -116,14 +120,14 @@ def _restore_optimisers(
             "unfreeze_epochs). Put that back, or train into another folder."
         )
     for i, (optimiser, groups) in enumerate(zip(state.optimisers, fresh, strict=True)):
-        restored: dict[int, dict[str, Any]] = {}
+        restored: dict[int, dict[str, object]] = {}
         for name, value in (_strip_prefix(tensors, f"optimiser.{i}.") | saved[i]["plain"]).items():
             key, _, field = name.partition(".")
             restored.setdefault(int(key), {})[field] = value
         optimiser.load_state_dict({"state": restored, "param_groups": groups})
 
 
-def _signature(optimisers: list[list[dict[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+def _signature(optimisers: Sequence[Sequence[Saved]]) -> list[list[tuple[object, ...]]]:
     """Return what must match for a state to fit: the kind of optimiser and its parameters."""
     kinds = ("betas", "momentum", "lr_decay")  # an option that identifies the optimiser
     return [

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_bl
 from weft.model import Model
 from weft.runtime import Runtime, pin, without_autocast_cache
 from weft.train.settings import Settings
+from weft.train.state import TrainState
 
 MIN_UPDATES_TO_COMPILE = 2000  # fewer do not repay half a minute of compiling
 MIN_MINUTES_TO_COMPILE = 5  # of a time limit; below it half a minute is too much
@@ -25,10 +26,14 @@ LENGTH_MULTIPLE = 16  # batches are padded to a multiple of it, so that shapes r
 WARMUP_UPDATES = 3  # eager updates of a shape before capturing, which costs as much
 MIN_UPDATES_TO_CAPTURE = 100  # fewer do not repay capturing
 
+# Shapes of input and target, the count of the loss, and whether there is no padding.
+ShapeKey: TypeAlias = tuple[torch.Size, torch.Size, int, bool]
 Update = Callable[[list[LabelledBatch], int], tuple[Tensor, Tensor]]  # -> loss, gradient norm
 
 
-def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> int:
+def maybe_compile(
+    model: nn.Module, settings: Settings, runtime: Runtime, batches: BatchLoader
+) -> int:
     """Compile the blocks of a model if the settings say so; return how many.
 
     `auto`: on a GPU, if all batches have one shape (windows of running text) and enough updates
@@ -37,7 +42,9 @@ def maybe_compile(model: Any, settings: Settings, runtime: Runtime, batches: Bat
     return compile_blocks(model) if _should_compile(model, settings, runtime, batches) else 0
 
 
-def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> bool:
+def _should_compile(
+    model: nn.Module, settings: Settings, runtime: Runtime, batches: BatchLoader
+) -> bool:
     if settings.compile != "auto":
         return settings.compile
     short = 0 < settings.minutes < MIN_MINUTES_TO_COMPILE
@@ -45,7 +52,7 @@ def _should_compile(model: Any, settings: Settings, runtime: Runtime, batches: B
     return runtime.has_cuda_graphs and _has_fixed_shapes(model, batches) and many and not short
 
 
-def setup_work(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> str:
+def setup_work(model: nn.Module, settings: Settings, runtime: Runtime, batches: BatchLoader) -> str:
     """Return a description of the set-up work of the first updates, or ""."""
     work = ["compiling"] if _should_compile(model, settings, runtime, batches) else []
     if _should_capture(model, settings, runtime, batches):
@@ -59,7 +66,7 @@ def give_up_compiling(model: nn.Module, error: BaseException) -> bool:
 
 
 def make_train_step(
-    update: Update, state: Any, settings: Settings, runtime: Runtime, batches: BatchLoader
+    update: Update, state: TrainState, settings: Settings, runtime: Runtime, batches: BatchLoader
 ) -> Update:
     """Return the function that does one update: with fast attention and CUDA graphs if they pay.
 
@@ -84,13 +91,15 @@ def make_train_step(
     )
 
 
-def _shapes_repeat(model: Any, runtime: Runtime, batches: BatchLoader) -> bool:
+def _shapes_repeat(model: nn.Module, runtime: Runtime, batches: BatchLoader) -> bool:
     return runtime.has_cuda_graphs and (
         _has_fixed_shapes(model, batches) or _has_recurring_shapes(model, batches)
     )
 
 
-def _should_capture(model: Any, settings: Settings, runtime: Runtime, batches: BatchLoader) -> bool:
+def _should_capture(
+    model: nn.Module, settings: Settings, runtime: Runtime, batches: BatchLoader
+) -> bool:
     return (
         _shapes_repeat(model, runtime, batches)
         and settings.cuda_graphs
@@ -112,19 +121,20 @@ class CapturedTrainStep:
     def __init__(
         self,
         update: Update,
-        state: Any,
+        state: TrainState,
         capture: Callable[[Callable[[], None]], Callable[[], None]],
-        side_stream: Callable[[], contextlib.AbstractContextManager],
+        side_stream: Callable[[], contextlib.AbstractContextManager[object]],
         multiple: int = 1,
     ):
         self.update, self.state = update, state
         self.capture, self.side_stream, self.multiple = capture, side_stream, multiple
-        self.seen: dict[Any, int] = {}
-        self.graphs: dict[Any, _StepGraph] = {}
+        self.seen: dict[ShapeKey, int] = {}
+        self.graphs: dict[ShapeKey, _StepGraph] = {}
 
     def __call__(self, group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
-        batch, state = group[0], self.state
-        starts = state.model.head.is_stateful and state.carried is None
+        batch, state, model = group[0], self.state, self.state.model
+        assert isinstance(model, Model)
+        starts = model.head.is_stateful and state.carried is None
         if state.micro_batches > 1 and self.graphs:
             self.graphs.clear()  # free their memory
             state.speedup_failure = (
@@ -134,7 +144,7 @@ class CapturedTrainStep:
             if len(group) > 1 or state.micro_batches > 1 or starts or state.speedup_failure:
                 return self.update(group, count)
             return self._run_captured(
-                _pad_to_multiple(batch, self.multiple, state.model.max_positions), count
+                _pad_to_multiple(batch, self.multiple, model.max_positions), count
             )
 
     def _run_captured(self, batch: LabelledBatch, count: int) -> tuple[Tensor, Tensor]:
@@ -149,7 +159,7 @@ class CapturedTrainStep:
                 return self.update([batch], count)
         return self.graphs[key].replay(batch, self.state)
 
-    def _try_capture(self, key: Any, batch: LabelledBatch, count: int) -> bool:
+    def _try_capture(self, key: ShapeKey, batch: LabelledBatch, count: int) -> bool:
         before = self.state.carried
         graph = _StepGraph(self.state, batch, self.update, count)
         try:
@@ -172,7 +182,7 @@ class CapturedTrainStep:
 class _StepGraph:
     """Static buffers for one batch shape, and the graph captured over them."""
 
-    def __init__(self, state: Any, batch: LabelledBatch, update: Update, count: int):
+    def __init__(self, state: TrainState, batch: LabelledBatch, update: Update, count: int):
         self.state, self.update, self.count = state, update, count
         device = next(state.model.parameters()).device
         on_device = batch.to(device)
@@ -194,7 +204,7 @@ class _StepGraph:
         if self.carried is not None:
             copy_into(self.carried, self.state.carried)
 
-    def replay(self, batch: LabelledBatch, state: Any) -> tuple[Tensor, Tensor]:
+    def replay(self, batch: LabelledBatch, state: TrainState) -> tuple[Tensor, Tensor]:
         """Return loss and gradient norm of the update with `batch`, run from the current state."""
         _copy_source(self.source, batch.source)
         _copy_tensor(self.target, batch.target)
@@ -260,14 +270,16 @@ def _copy_tensor(kept: Tensor, fresh: Tensor) -> None:
     kept.copy_(pin(fresh, kept.device), non_blocking=True)
 
 
-def _has_fixed_shapes(model: Any, batches: BatchLoader) -> bool:
+def _has_fixed_shapes(model: nn.Module, batches: BatchLoader) -> bool:
     """Return True if all batches have one shape and the model never waits for the host."""
+    if not isinstance(model, Model):
+        return False
     if isinstance(batches, MLMLoader):
         parts = model.parts
         return not isinstance(parts["embedder"], list) and (
             (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
         )
-    return isinstance(batches, LMLoader) and model.head.sync_free
+    return isinstance(batches, LMLoader) and bool(model.head.sync_free)
 
 
 def _has_recurring_shapes(model: nn.Module, batches: BatchLoader) -> bool:

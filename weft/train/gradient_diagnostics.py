@@ -5,9 +5,8 @@ B rows   T steps   H width of a state   R steps of a layer, T but for strides an
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +25,7 @@ from weft.train.gradient_verdict import Curve, Evidence, GradientHealth, interpr
 
 MAX_ROWS, MAX_STEPS, MAX_ROW_STEPS = 64, 8192, 256  # of the sampled batch
 MIN_MEDIAN_ROWS = 5  # fewer only if the batch has fewer
+ForwardHook = Callable[[nn.Module, object, Tensor], None]  # module, inputs, output
 BOUNDED: dict[type[nn.Module], tuple[float, float]] = {nn.Tanh: (-1, 1), nn.Sigmoid: (0, 1)}
 SATURATION_MARGIN = 0.005  # of the range: a tanh beyond ±0.99
 
@@ -170,8 +170,8 @@ def find_non_finite(
     """Return the first module whose output, else whose gradient, is not finite."""
     bad: list[str] = []
 
-    def check(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, out: Any) -> None:
+    def check(name: str) -> ForwardHook:
+        def hook(module: nn.Module, inputs: object, out: object) -> None:
             tensor = _output_tensor(out)
             if tensor is not None and not bad and not torch.isfinite(tensor).all():
                 bad.append(name)
@@ -256,19 +256,21 @@ def _forward(
     return trace, embedded.data, states.data, loss
 
 
-def _register_hooks(model: EncoderModel, source: Padded, trace: ForwardTrace) -> Iterator[Any]:
+def _register_hooks(
+    model: EncoderModel, source: Padded, trace: ForwardTrace
+) -> Iterator[Callable[[], None]]:
     """Capture the outputs of encoder layers and activations; yield what removes each hook."""
     layers = _layer_list(model.get_submodule("encoder"))
 
-    def layer(module: nn.Module, inputs: Any, out: Any) -> None:
+    def layer(module: nn.Module, inputs: object, out: object) -> None:
         track = _as_activations(model, source, _output_tensor(out))
         if track is not None:
             trace.tracks[f"layer {len(trace.tracks) + 1}"] = track
 
-    def activation(name: str) -> Any:
+    def activation(name: str) -> ForwardHook:
         calls: list[int] = []
 
-        def hook(module: nn.Module, inputs: Any, out: Tensor) -> None:
+        def hook(module: nn.Module, inputs: object, out: Tensor) -> None:
             calls.append(1)
             # One activation module may serve all layers in turn, as in the MLP encoder.
             shared = name == "encoder.activation" and bool(layers)
@@ -297,7 +299,7 @@ def _layer_list(encoder: nn.Module) -> Sequence[nn.Module]:
     return list(lists[0]) if lists else []
 
 
-def _output_tensor(out: Any) -> Tensor | None:
+def _output_tensor(out: object) -> Tensor | None:
     """Return the tensor of a module's output: itself, the first of a tuple, or padded data."""
     first = out[0] if isinstance(out, tuple) and out else out
     tensor = first.data if isinstance(first, Padded) else first
@@ -339,7 +341,8 @@ def _vector_norms(gradient: Tensor | None, like: Tensor) -> np.ndarray:
     """Return the norms of vectors in the last axis."""
     if gradient is None:
         return np.zeros(like.shape[:-1])
-    return torch.linalg.vector_norm(gradient.double().cpu(), dim=-1).numpy()
+    norms: Tensor = torch.linalg.vector_norm(gradient.double().cpu(), dim=-1)
+    return norms.numpy()
 
 
 def _pool_reads_inner_steps(norms: np.ndarray) -> bool:
@@ -352,7 +355,8 @@ def _norm(gradient: Tensor | None) -> Tensor:
     if gradient is None:
         return torch.zeros(())
     values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return torch.linalg.vector_norm(values.float()).cpu()
+    norm: Tensor = torch.linalg.vector_norm(values.float())
+    return norm.cpu()
 
 
 def _layer_statistics(

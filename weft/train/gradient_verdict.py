@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from weft.protocols import Saved
 
 Level = Literal["good", "warning", "bad"]
 Curve = list[tuple[int, float]]  # (steps from the end, strength relative to the end)
@@ -32,11 +34,11 @@ class GradientHealth:
     verdict: str
     level: Level
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "GradientHealth":
+    def from_json(cls, saved: Saved) -> "GradientHealth":
         """Read the output of `to_json`; other keys, as events have them, are ignored."""
         distances = {
             name: [(int(step), float(value)) for step, value in curve]

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -14,6 +14,11 @@ from weft.errors import UserError
 from weft.progress import ProgressLines, Stage
 from weft.storage import WriteError, append_line, write_text
 from weft.terminal import Terminal
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+    from weft.train.state import Progress as Update
 
 Row = TypeVar("Row")
 PROGRESS_FILE = "progress.json"  # the fraction done, for processes that wait for the run
@@ -60,7 +65,9 @@ class RunLogger:
         with self.lines.during(what, unit, announce) as stage:
             yield stage
 
-    def update(self, progress: Any, stage: Stage, epochs: int, left: float = float("inf")) -> None:
+    def update(
+        self, progress: "Update", stage: Stage, epochs: int, left: float = float("inf")
+    ) -> None:
         """Show that an update is done; `left` is the number of seconds remaining."""
         self._write_progress(progress.fraction)
         if stage.share is None:  # not timed: the first update includes set-up
@@ -135,12 +142,10 @@ def truncate_metrics(path: Path, step: int) -> None:
     write_text(path, "".join(kept))
 
 
-def _tensorboard_writer(folder: Path) -> Any:
+def _tensorboard_writer(folder: Path) -> "SummaryWriter":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        from weft.errors import UserError
-
         raise UserError(
             "train.tensorboard needs the tensorboard package: pip install 'weft[tensorboard]'."
         ) from None

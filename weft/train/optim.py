@@ -152,7 +152,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tenso
     gradients = [p.grad for p in parameters if p.grad is not None]
     # A sparse gradient lists a row once per use; only the sum over uses has the right length.
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     if max_norm > 0 and not (
         norm.is_cpu and norm <= max_norm
     ):  # on a GPU, the comparison would wait

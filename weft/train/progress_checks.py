@@ -4,7 +4,8 @@ Under-training shows in the dev metric (`DevCurve`), collapse in the training lo
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from torch import Tensor
 
 from weft.metrics.value import lower_is_better
 from weft.train.state import Progress
@@ -57,7 +58,7 @@ class LossTracker:
     """The mean training loss of each part of a run; sums stay on the device until the end."""
 
     def __init__(self) -> None:
-        self.sums: list[Any] = [0.0] * PARTS
+        self.sums: list[Tensor | float] = [0.0] * PARTS
         self.counts = [0] * PARTS
         self.updates = 0
 

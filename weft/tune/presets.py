@@ -1,32 +1,34 @@
 """Named search spaces."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft.config import Config
 from weft.errors import UserError, unknown_name
+from weft.protocols import Section
 from weft.run.train import resolve_config
-from weft.tune.space import check_buildable
+from weft.tune.space import SearchTable, check_buildable
 
 # Devlin et al. 2019, A.3, widened downwards as the lecture does: few values, all of them tried.
-BERT: dict[str, Any] = {
+BERT: SearchTable = {
     "train.batch_size": [16, 32],
     "train.learning_rate": [3e-6, 1e-5, 3e-5, 5e-5],
     "train.epochs": [2, 3, 4],
 }
+Spec: TypeAlias = list[Any] | dict[str, Any]  # values, or a range
 SAMPLERS = {"bert": "grid", "small": "random"}
 
 
-def preset(name: str, base: Config) -> dict[str, Any]:
+def preset(name: str, base: Config) -> SearchTable:
     """Return the search space of a preset for this configuration."""
     if name not in SAMPLERS:
         raise unknown_name("preset", name, SAMPLERS)
     return dict(BERT) if name == "bert" else _small(base)
 
 
-def _small(base: Config) -> dict[str, Any]:
+def _small(base: Config) -> SearchTable:
     """Return the settings that usually matter, around the configured values."""
     full = resolve_config(base)
-    wanted: dict[str, Any] = {}
+    wanted: SearchTable = {}
     if "classic" not in full:
         rate = full["train"]["learning_rate"]
         wanted["train.learning_rate"] = {"low": rate / 5, "high": rate * 5, "log": True}
@@ -49,7 +51,7 @@ def _small(base: Config) -> dict[str, Any]:
     return found
 
 
-def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
+def _around(name: str, value: Any, table: Section) -> Spec | None:
     if name == "dropout" and not ("cell" in table and table["layers"] == 1):
         return {"low": 0.0, "high": 0.6, "step": 0.1}
     if name == "hidden" and isinstance(value, int) and value > 1:  # 0: there is no such layer
@@ -69,7 +71,7 @@ def _around(name: str, value: Any, table: dict[str, Any]) -> Any:
     return None
 
 
-def _fitting(base: Config, key: str, spec: Any) -> Any:
+def _fitting(base: Config, key: str, spec: Spec) -> Spec:
     if not isinstance(spec, list):
         return spec
     kept = []

@@ -21,9 +21,12 @@ from weft.run.collapse import (
     not_above_baseline,
 )
 from weft.run.collapse import label_text as _plain
+from weft.run.context import RunRecord
+from weft.run.text_scores import SavedAnswer
 from weft.run.train import resolve_config, train
 from weft.storage import write_text
 from weft.tasks.task import build_task
+from weft.tune.space import Value
 from weft.tune.study import Limits, SearchSpec, Study, file_lock, try_lock
 from weft.tune.trial import error_line
 
@@ -32,7 +35,8 @@ ANSWER_KEYS = ("text", "label", "value", "tokens")  # of an answer, for the pair
 MIN_GAIN_FRACTION = 0.5  # of the other restarts' gain; below it a restart has collapsed
 
 Which = Literal["tuned", "start"]
-Answers = Sequence[Mapping[str, Any]]  # lines of predictions.jsonl
+Answers = Sequence[SavedAnswer]
+LabelPair = tuple[Any, Any]  # gold and predicted: a label, a set of labels or a number
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Restarts:
 
 def restarts(
     study: Study,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, Value],
     limits: Limits,
     on_restart: Callable[[Restart], None] = lambda restart: None,
 ) -> Restarts:
@@ -139,7 +143,7 @@ def _p_value(plan: SearchSpec, tuned: Sequence[Answers], start: Sequence[Answers
 
 def mark_collapsed(
     group: Sequence[Restart],
-    answers: Sequence[Sequence[tuple[Any, Any]]],
+    answers: Sequence[Sequence[LabelPair]],
     split: str,
     plan: SearchSpec,
 ) -> tuple[Restart, ...]:
@@ -218,7 +222,7 @@ def _train(
     return restart
 
 
-def _collapse_note(plan: SearchSpec, record: dict[str, Any]) -> str:
+def _collapse_note(plan: SearchSpec, record: RunRecord) -> str:
     """Return a reason if the loss never decreased; language models learn slowly and are exempt."""
     kind = plan.base["task"].get("kind", "classify")
     return "" if kind in (*text_scores.TEXT_TASKS, "masked") else loss_never_decreased(record)
@@ -243,19 +247,19 @@ def _answers(folder: Path) -> Answers:
     return list(_lines(path)) if path.is_file() and (folder / RESULT).is_file() else []
 
 
-def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def _lines(path: Path) -> Iterator[SavedAnswer]:
     with open(path, encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
             yield {name: row[name] for name in ANSWER_KEYS if name in row}
 
 
-def _pairs(answers: Answers) -> list[tuple[Any, Any]]:
+def _pairs(answers: Answers) -> list[LabelPair]:
     """Return (label, prediction) of each text."""
     return [(answer["label"], answer["value"]) for answer in answers]
 
 
-def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
+def _scores(answers: Sequence[LabelPair]) -> np.ndarray:
     """Return the score of each text: 1 or 0, or minus the squared error of a number."""
     return np.array(
         [
@@ -267,5 +271,5 @@ def _scores(answers: Sequence[tuple[Any, Any]]) -> np.ndarray:
     )
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -2,17 +2,19 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.tune.space import Choices, Dimension, Range, grid
+from weft.tune.space import Choices, Dimension, Point, Range, grid
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
 Sampler = Literal["tpe", "random", "grid"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "grid")
-
-Point = tuple[Any, ...]  # one stored value a dimension
 
 
 def check_sampler(sampler: str, dimensions: Sequence[Dimension]) -> None:
@@ -32,7 +34,7 @@ def propose(
     dimensions: Sequence[Dimension],
     sampler: Sampler,
     seed: int,
-    trials: Sequence[Any],
+    trials: "Sequence[FrozenTrial]",
     first: Point | None,
     higher_is_better: bool,
 ) -> Point | None:
@@ -59,15 +61,16 @@ def propose(
     return point
 
 
-def distributions(dimensions: Sequence[Dimension]) -> dict[str, Any]:
+def distributions(dimensions: Sequence[Dimension]) -> "dict[str, BaseDistribution]":
     """Return the space as Optuna distributions."""
     from optuna.distributions import (
+        BaseDistribution,
         CategoricalDistribution,
         FloatDistribution,
         IntDistribution,
     )
 
-    def each(dimension: Dimension) -> Any:
+    def each(dimension: Dimension) -> BaseDistribution:
         if isinstance(dimension, Choices):
             return CategoricalDistribution(dimension.names)
         assert isinstance(dimension, Range)
@@ -90,7 +93,7 @@ def _sample_with_optuna(
     dimensions: Sequence[Dimension],
     sampler: Sampler,
     number: int,
-    trials: Sequence[Any],
+    trials: "Sequence[FrozenTrial]",
     higher_is_better: bool,
 ) -> Point:
     """Sample from Optuna, on a copy so that the study holds only trained points."""
@@ -98,7 +101,7 @@ def _sample_with_optuna(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        chosen: Any = optuna.samplers.RandomSampler(seed=number)
+        chosen: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed=number)
         if sampler == "tpe":
             # constant_liar: processes that search together keep away from each other's points.
             chosen = optuna.samplers.TPESampler(seed=number, constant_liar=True)

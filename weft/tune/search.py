@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from weft import registry
 from weft.config import Config, as_config, dumps
 from weft.errors import UserError, unknown_name
 from weft.metrics.value import lower_is_better
+from weft.protocols import Section
 from weft.run.data import Data, labelled_only, read_mode
 from weft.run.split import open_splits
 from weft.run.target_tokenizer import learn_space
@@ -27,7 +28,7 @@ from weft.text.example import Example, SkipCounter
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
 from weft.tune.processes import run_workers
-from weft.tune.restart import Restart, Restarts, restarts
+from weft.tune.restart import Restart, Restarts, Which, restarts
 from weft.tune.restart import restart_dir as restarted
 from weft.tune.samplers import SAMPLERS, check_sampler
 from weft.tune.space import Dimension, flatten, grid, make_dimensions, value_at
@@ -61,7 +62,7 @@ class TuneResult:
     best: TrialRecord
     restarts: Restarts | None
     importance: dict[str, float]
-    changes: dict[str, tuple[Any, Any]]  # setting -> before, after
+    changes: dict[str, tuple[object, object]]  # setting -> before, after
 
     @property
     def metric(self) -> str:
@@ -72,7 +73,7 @@ class TuneResult:
         done = (row for row in self.rows if row.state == "complete")
         return sorted(done, key=self.plan.rank)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             **self.plan.to_json(),
             "sampler": self.limits.sampler,
@@ -97,7 +98,7 @@ def ignore_message(text: str) -> None:
 
 @registry.check_types
 def tune(
-    config: Config | str | Path | Mapping[str, Any],
+    config: Config | str | Path | Section,
     output: str | Path,
     *,
     changes: Mapping[str, Any] = {},
@@ -189,15 +190,15 @@ def _write_result(
     return found
 
 
-def _summary(found: Restarts | None) -> dict[str, Any] | None:
+def _summary(found: Restarts | None) -> dict[str, object] | None:
     if found is None:
         return None
     means = {}
-    for which in ("tuned", "start"):
+    for which in get_args(Which):
         for split in ("dev", "test"):
-            if (spread := found.spread(which, split)) is not None:  # type: ignore[arg-type]
+            if (spread := found.spread(which, split)) is not None:
                 means[f"{which}_{split}"] = asdict(spread)
-                kept = found.spread(which, split, collapsed=False)  # type: ignore[arg-type]
+                kept = found.spread(which, split, collapsed=False)
                 if kept is not None and kept != spread:
                     means[f"{which}_{split}_without_collapsed"] = asdict(kept)
     return {**asdict(found), "spread": means}
@@ -259,7 +260,7 @@ def _make_limits(
         number = min(number, len(points))
     seed = resolve_config(base)["train"]["seed"]
     until = time.time() + 60 * minutes if minutes else None
-    return Limits(sampler, seed, number, until)  # type: ignore[arg-type]
+    return Limits(sampler, seed, number, until)
 
 
 def _check_options(base: Config, seeds: int, workers: int) -> None:

@@ -7,11 +7,12 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft import registry
-from weft.config import SETTING_SECTIONS, Config, to_toml
+from weft.config import SETTING_SECTIONS, Config, FilledSections, to_toml
 from weft.errors import UserError, unknown_name
+from weft.protocols import Section
 from weft.run.data import Data, find_task
 from weft.run.train import resolve_config
 from weft.train.settings import Settings
@@ -19,7 +20,7 @@ from weft.train.settings import Settings
 try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib  # type: ignore[no-redef]
+    import tomli as tomllib
 
 RANGE = re.compile(r"^\s*(\S+?)\s*\.\.\s*(\S+?)((?:\s+(?:log|step\s+\S+))*)\s*$")
 MAX_GRID_POINTS = 100_000  # of a space that is enumerated
@@ -31,34 +32,39 @@ SEARCHABLE_DATA = ("max_tokens", "truncate", "phrases")
 OPTIONS = ("low", "high", "log", "step")
 
 
+Value: TypeAlias = object  # of a setting
+Stored: TypeAlias = bool | int | float | str  # a value as a study stores it; lists become text
+SearchTable: TypeAlias = dict[str, Any]  # what [search] says of each setting, checked here
+
+
 @dataclass(frozen=True)
 class Choices:
     """A setting with a list of values."""
 
     key: str
-    values: tuple[Any, ...]
+    values: tuple[Value, ...]
 
     @property
-    def names(self) -> tuple[Any, ...]:
-        """The values as a study stores them; lists become text."""
+    def names(self) -> tuple[Stored, ...]:
+        """The values as a study stores them."""
         return tuple(
             v if isinstance(v, (bool, int, float, str)) else to_toml(v) for v in self.values
         )
 
-    def value(self, name: Any) -> Any:
+    def value(self, name: Stored) -> Value:
         """Return the value that a study stored."""
         return self.values[self.names.index(name)]
 
-    def points(self) -> list[Any]:
+    def points(self) -> list[Stored]:
         return list(self.names)
 
-    def contains(self, value: Any) -> bool:
+    def contains(self, value: Value) -> bool:
         return value in self.values
 
-    def to_stored(self, value: Any) -> Any:
+    def to_stored(self, value: Value) -> Stored:
         return self.names[self.values.index(value)]
 
-    def to_config(self) -> Any:
+    def to_config(self) -> list[Value]:
         """Return the dimension as a configuration writes it."""
         return list(self.values)
 
@@ -77,10 +83,10 @@ class Range:
     step: float | None = None
     whole: bool = False
 
-    def value(self, stored: Any) -> Any:
+    def value(self, stored: Stored | Decimal) -> int | float:
         return int(stored) if self.whole else float(stored)
 
-    def points(self) -> list[Any] | None:
+    def points(self) -> list[int | float] | None:
         """Return all values if they can be counted, else None."""
         step = self.step or (1 if self.whole and not self.log else None)
         if step is None:
@@ -92,18 +98,19 @@ class Range:
             return None
         return [self.value(low + i * each) for i in range(count)]
 
-    def contains(self, value: Any) -> bool:
+    def contains(self, value: Value) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
         points = self.points()
         return self.low <= value <= self.high and (points is None or value in points)
 
-    def to_stored(self, value: Any) -> Any:
+    def to_stored(self, value: Value) -> Stored:
+        assert isinstance(value, (int, float))  # as `contains` has checked
         return self.value(value)
 
-    def to_config(self) -> Any:
+    def to_config(self) -> dict[str, float | bool]:
         """Return the dimension as a configuration writes it."""
-        out: dict[str, Any] = {"low": self.low, "high": self.high}
+        out: dict[str, float | bool] = {"low": self.low, "high": self.high}
         return (
             out | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
         )
@@ -114,11 +121,12 @@ class Range:
 
 
 Dimension = Choices | Range
+Point: TypeAlias = tuple[Stored, ...]  # a value for each dimension
 
 
-def parse(texts: Iterable[str]) -> dict[str, Any]:
+def parse(texts: Iterable[str]) -> SearchTable:
     """Parse `--search` texts to what [search] would hold: 'a.b=1,2', 'a.b=1e-4..1e-2 log'."""
-    out: dict[str, Any] = {}
+    out: SearchTable = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or "." not in key or not value.strip():
@@ -130,9 +138,9 @@ def parse(texts: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(section: Section, prefix: str = "") -> SearchTable:
     """Return a [search] table with dotted keys, however it was written in TOML."""
-    out: dict[str, Any] = {}
+    out: SearchTable = {}
     for name, value in section.items():
         if isinstance(value, Mapping) and not set(value) & set(OPTIONS):
             out |= flatten(value, f"{prefix}{name}.")
@@ -141,7 +149,7 @@ def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def make_dimensions(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension, ...]:
+def make_dimensions(wanted: Section, base: Config) -> tuple[Dimension, ...]:
     """Return the dimensions of a search; raise UserError for settings that cannot be trained."""
     full = resolve_config(base)
     found = []
@@ -168,7 +176,7 @@ def make_dimensions(wanted: Mapping[str, Any], base: Config) -> tuple[Dimension,
     return tuple(found)
 
 
-def check_buildable(config: Config) -> dict[str, Any]:
+def check_buildable(config: Config) -> FilledSections:
     """Return the resolved configuration after building every part once."""
     full = resolve_config(config)
     if "classic" in full:
@@ -183,7 +191,7 @@ def check_buildable(config: Config) -> dict[str, Any]:
     return full
 
 
-def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
+def grid(dimensions: Sequence[Dimension]) -> list[Point] | None:
     """Return all points of a space as stored; None if there are too many."""
     each = [dimension.points() for dimension in dimensions]
     if any(points is None for points in each):
@@ -194,12 +202,12 @@ def grid(dimensions: Sequence[Dimension]) -> list[tuple[Any, ...]] | None:
     return list(itertools.product(*(points for points in each if points is not None)))
 
 
-def to_settings(point: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Any]:
+def to_settings(point: Mapping[str, Stored], dimensions: Sequence[Dimension]) -> dict[str, Value]:
     """Return a stored point as settings: {'encoder.hidden': 128}."""
     return {d.key: d.value(point[d.key]) for d in dimensions}
 
 
-def base_point(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...] | None:
+def base_point(base: Config, dimensions: Sequence[Dimension]) -> Point | None:
     """Return the base configuration as a point of the space, if it lies in it."""
     full, out = resolve_config(base), []
     for dimension in dimensions:
@@ -210,19 +218,20 @@ def base_point(base: Config, dimensions: Sequence[Dimension]) -> tuple[Any, ...]
     return tuple(out)
 
 
-def value_at(full: Any, key: str) -> Any:
+def value_at(full: Section, key: str) -> Value:
     """Return the value of a dotted key in resolved sections."""
+    node: Any = full
     for step in key.split("."):
-        full = full[int(step)] if isinstance(full, list) else full.get(step)
-    return list(full) if isinstance(full, tuple) else full
+        node = node[int(step)] if isinstance(node, list) else node.get(step)
+    return list(node) if isinstance(node, tuple) else node
 
 
-def _parse_range(text: str, value: str) -> dict[str, Any]:
+def _parse_range(text: str, value: str) -> dict[str, float | bool]:
     match = RANGE.match(value)
     try:
         assert match is not None
         low, high, rest = match.groups()
-        out: dict[str, Any] = {"low": _number(low), "high": _number(high)}
+        out: dict[str, float | bool] = {"low": _number(low), "high": _number(high)}
         words = rest.split()
         if "log" in words:
             out["log"] = True
@@ -239,12 +248,12 @@ def _number(text: str) -> int | float:
     return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
 
 
-def _parse_list(value: str) -> list[Any]:
+def _parse_list(value: str) -> list[Value]:
     """Parse comma-separated values; each is TOML, bare words are strings."""
     try:
         return list(tomllib.loads(f"value = [{value}]")["value"])
     except tomllib.TOMLDecodeError:
-        out: list[Any] = []
+        out: list[Value] = []
         for word in value.split(","):
             try:
                 out.append(tomllib.loads(f"value = {word}")["value"])
@@ -300,7 +309,7 @@ def _check_spec(where: str, spec: Any) -> None:
         raise UserError(f"{where}: 'log' should be true or false, got {spec['log']!r}.")
 
 
-def _dimension(key: str, spec: Any, full: dict[str, Any]) -> Dimension:
+def _dimension(key: str, spec: Any, full: FilledSections) -> Dimension:
     if isinstance(spec, list):
         return Choices(key, tuple(spec))
     where = f"search '{key}'"
@@ -335,10 +344,10 @@ def _is_whole(where: str, hint: Any) -> bool:
     return True
 
 
-def _type_hint(full: dict[str, Any], key: str) -> Any:
+def _type_hint(full: FilledSections, key: str) -> Any:
     """Return the type annotation of a setting, from its dataclass or constructor."""
     section, *rest = key.split(".")
-    owners: dict[str, Any] = {"train": Settings, "data": Data}
+    owners: dict[str, type] = {"train": Settings, "data": Data}
     if section in owners:
         return typing.get_type_hints(owners[section])[rest[0]]
     part = full[section]
@@ -346,11 +355,11 @@ def _type_hint(full: dict[str, Any], key: str) -> Any:
         part = part[int(rest[0])]
     if rest[-1] in ("kind", "path"):
         return str
-    cls: Any = registry.find(section, part["kind"])
-    return typing.get_type_hints(cls.__init__)[rest[-1]]
+    constructor = registry.find(section, part["kind"]).__init__
+    return typing.get_type_hints(constructor)[rest[-1]]
 
 
-def _numeric_settings(full: dict[str, Any]) -> list[str]:
+def _numeric_settings(full: FilledSections) -> list[str]:
     """Return the names of the numeric settings of a configuration."""
     out = []
     for section, table in full.items():

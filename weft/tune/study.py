@@ -10,12 +10,24 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from weft.config import Config, from_sections
+from weft.config import Config, Settings, from_sections
 from weft.errors import UserError
-from weft.tune.samplers import Point, Sampler, distributions, propose
-from weft.tune.space import Dimension, base_point, flatten, make_dimensions, to_settings
+from weft.protocols import Saved, Section
+from weft.tune.samplers import Sampler, distributions, propose
+from weft.tune.space import (
+    Dimension,
+    Point,
+    base_point,
+    flatten,
+    make_dimensions,
+    to_settings,
+)
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+    from optuna.trial import FrozenTrial, Trial
 
 RETRIES = 2  # of a trial whose process was killed; perhaps it is the trial that kills it
 PRUNER_STARTUP_TRIALS = 5  # finished trials before any is pruned
@@ -32,7 +44,7 @@ class TrialRecord:
     number: int  # from 1
     state: State
     value: float | None  # on dev; of a pruned trial the last one seen
-    settings: dict[str, Any]
+    settings: Settings
     seconds: float | None = None
     reason: str = ""
     curve: tuple[tuple[int, float], ...] = ()  # (evaluation, value)
@@ -52,7 +64,7 @@ class SearchSpec:
     higher_is_better: bool
     contents: Mapping[str, str]  # digests of the data files
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "base": dict(self.base.sections),
             "search": {d.key: d.to_config() for d in self.dimensions},
@@ -62,12 +74,12 @@ class SearchSpec:
         }
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "SearchSpec":
+    def from_json(cls, saved: Saved) -> "SearchSpec":
         base = from_sections(saved["base"], "study")
         rest = (saved["metric"], saved["higher_is_better"], saved["contents"])
         return cls(base, make_dimensions(flatten(saved["search"]), base), *rest)
 
-    def config(self, settings: Mapping[str, Any]) -> Config:
+    def config(self, settings: Section) -> Config:
         """Return the configuration of one trial."""
         return self.base.with_values(settings, "search")
 
@@ -93,9 +105,9 @@ class Limits:
 class ClaimedTrial:
     """A trial that this process has claimed."""
 
-    trial: Any  # optuna's
-    lock: Any
-    settings: dict[str, Any]
+    trial: "Trial"
+    lock: "BaseFileLock"
+    settings: Settings
 
     @property
     def number(self) -> int:
@@ -205,14 +217,15 @@ class Study:
         found = get_param_importances(self.study, evaluator=FanovaImportanceEvaluator(seed=0))
         return {key: float(share) for key, share in found.items()}
 
-    def _trials(self) -> Sequence[Any]:
-        return self.study.get_trials(deepcopy=False)
+    def _trials(self) -> "Sequence[FrozenTrial]":
+        trials: Sequence[FrozenTrial] = self.study.get_trials(deepcopy=False)
+        return trials
 
     def _connect(self) -> sqlite3.Connection:
         path = self.folder / "study.db"
         return sqlite3.connect(path, timeout=SQLITE_TIMEOUT, check_same_thread=False)
 
-    def _trial_lock(self, number: int) -> Any:
+    def _trial_lock(self, number: int) -> "BaseFileLock":
         """Return the lock that a trial holds while its process lives."""
         return file_lock(self.folder, f"trial-{number:03d}")
 
@@ -232,10 +245,10 @@ class Study:
                 if again <= RETRIES and complete:
                     self.study.enqueue_trial(trial.params, user_attrs={"again": again})
 
-    def _row(self, trial: Any) -> TrialRecord:
+    def _row(self, trial: "FrozenTrial") -> TrialRecord:
         reason = trial.user_attrs.get("reason", "")
-        known = {"complete": "complete", "pruned": "pruned", "running": "running"}
-        state: Any = known.get(trial.state.name.lower(), "waiting")
+        known: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
+        state: State = known.get(trial.state.name, "waiting")
         if trial.state.name == "FAIL":
             often = trial.user_attrs.get("again", 0)
             state = "failed" if reason or often >= RETRIES else "killed"
@@ -253,7 +266,7 @@ class Study:
         )
 
 
-def check_same(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(folder: Path, saved: Saved, now: Saved) -> None:
     """Raise UserError unless a resumed search is the one that was started."""
     advice = "Choose another folder with -o, or pass --overwrite to begin anew."
     before, after = saved["search"], now["search"]
@@ -279,7 +292,7 @@ def import_optuna() -> Any:
     return optuna
 
 
-def file_lock(folder: Path, name: str) -> Any:
+def file_lock(folder: Path, name: str) -> "BaseFileLock":
     """Return an inter-process lock that is released when its owner dies."""
     from filelock import FileLock  # comes with torch
 
@@ -287,7 +300,7 @@ def file_lock(folder: Path, name: str) -> Any:
 
 
 @contextlib.contextmanager
-def try_lock(held: Any) -> Iterator[bool]:
+def try_lock(held: "BaseFileLock") -> Iterator[bool]:
     """Yield True with the lock held, or False if another process holds it."""
     from filelock import Timeout
 
