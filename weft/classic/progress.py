@@ -1,8 +1,12 @@
 """Progress of a fit, reported to a callback."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from weft.text.example import Example
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,7 @@ class Progress:
     loss: float = math.nan  # the mean of that epoch
 
 
+DevSplit = tuple[Sequence[str | Example], np.ndarray]  # texts and their targets
 ProgressCallback = Callable[[Progress], bool]  # returns True to continue
 
 

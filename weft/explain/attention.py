@@ -5,7 +5,6 @@ B rows   T steps   H hidden width   N heads   L layers
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
-from weft.embed.contextual import TransformerEmbedder
+from weft.embed.contextual import Contextual, TransformerEmbedder
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
@@ -21,6 +20,7 @@ from weft.model import EncoderModel, JointPairModel, Model
 from weft.predict.fill_mask import display_word
 from weft.predict.fill_mask import masked_rows as with_blanks
 from weft.predict.neural import NeuralEngine
+from weft.predict.output import EngineInput
 from weft.predict.predictor import Input, Predictor
 from weft.text.example import Example
 
@@ -75,7 +75,7 @@ def _has_attention_pool(model: EncoderModel) -> bool:
 
 
 def token_weights(
-    engine: NeuralEngine, texts: Sequence[Any], seconds: Sequence[int] = ()
+    engine: NeuralEngine, texts: Sequence[EngineInput], seconds: Sequence[int] = ()
 ) -> list[list[TokenWeight]]:
     """(start, end, weight) of each token of each text; the weights of a text sum to 1.
 
@@ -260,12 +260,19 @@ def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
         flow = rollout(encoder.attention_weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if has_embedder_attention(model):
-        flow = embedder_rollout(model.embedders[0], source)  # (B, T, T)
+        flow = embedder_rollout(only_network(model), source)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)
     return final
 
 
-def embedder_rollout(network: Any, source: Padded) -> Tensor:
+def only_network(model: EncoderModel) -> Contextual:
+    """Return the pre-trained network of a model that has one."""
+    network = model.embedders[0]
+    assert isinstance(network, Contextual)
+    return network
+
+
+def embedder_rollout(network: Contextual, source: Padded) -> Tensor:
     """(B, S, S) how much of each state of a pre-trained network came from each step it reads.
 
     Where its layers are mixed, γ Σ s_l h_l, each has a way of its own, which counts as s_l.
@@ -277,7 +284,7 @@ def embedder_rollout(network: Any, source: Padded) -> Tensor:
     return sum(s * rollout(layers[:n], mask) for n, s in enumerate(shares))  # type: ignore[return-value]
 
 
-def word_rollout(network: Any, given: Padded) -> Tensor:
+def word_rollout(network: Contextual, given: Padded) -> Tensor:
     """(B, T, T) how much of the vector of each word came from each word, by all its pieces.
 
     What stands around the sentence keeps its share for itself.

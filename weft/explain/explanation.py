@@ -5,7 +5,6 @@ C scores
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class ExplainedWord:
     gold: str = ""  # what is right, where that is known
     start: int = -1  # where the word begins in the text of the explanation
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         found = {"number": self.step + 1, "word": self.name, "column": self.column}
         right = {"gold": self.gold} if self.gold else {}
         return {**found, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
@@ -68,7 +67,7 @@ class Explanation:
         """The words with the largest weights of either sign."""
         return sorted(self.words, key=lambda word: -abs(word.weight))[:count]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         value = self.answer.value
         return {
             "text": self.text,

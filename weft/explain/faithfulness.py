@@ -11,17 +11,18 @@ n texts   F shares of the words
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from weft.errors import UserError
 from weft.explain.explanation import Explanation, Target, Word, make_target
-from weft.explain.words import keep_words
+from weft.explain.words import Variant, keep_words
 from weft.metrics.bootstrap import bootstrap_interval
 from weft.metrics.value import MetricValue
 from weft.predict.predictor import Predictor
 from weft.tasks.task import Answer
+
+Curves = tuple[list[Variant], list[Variant]]  # the texts of the deletion and the insertion curve
 
 FRACTIONS = tuple(k / 10 for k in range(11))
 
@@ -40,7 +41,7 @@ class Faithfulness:
     random_deletion: tuple[float, ...]
     random_insertion: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         figures = {name: getattr(self, name).to_json() for name in ("aopc", "random", "gain")}
         curves = ("shares", "deletion", "insertion", "random_deletion", "random_insertion")
         return {"method": self.method, **figures, **{c: list(getattr(self, c)) for c in curves}}
@@ -52,7 +53,7 @@ def faithfulness(
     *,
     draws: int = 5,
     seed: int = 0,
-    known: dict[Any, Answer] | None = None,
+    known: dict[Variant, Answer] | None = None,
 ) -> Faithfulness:
     """Deletion and insertion curves of one method on some texts, beside `draws` random orders.
 
@@ -117,11 +118,11 @@ def first_words_at(order: list[int]) -> list[set[int]]:
     return [set(order[: math.ceil(share * len(order) - 1e-9)]) for share in FRACTIONS]
 
 
-def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], list[Any]]:
-    """The texts along the deletion and the insertion curve."""
+def curve_texts(explanation: Explanation, order: list[int]) -> Curves:
+    """Return the texts along the deletion and the insertion curve."""
     words = explanation.words
-    deleted: list[Any] = []
-    inserted: list[Any] = []
+    deleted: list[Variant] = []
+    inserted: list[Variant] = []
     for first in first_words_at(order):
         for out, inside in ((deleted, False), (inserted, True)):
             kept = [(w.start, w.end) for i, w in enumerate(words) if (i in first) == inside]
@@ -129,7 +130,9 @@ def curve_texts(explanation: Explanation, order: list[int]) -> tuple[list[Any], 
     return deleted, inserted
 
 
-def _answer_new_texts(predictor: Predictor, texts: list, known: dict[Any, Answer]) -> None:
+def _answer_new_texts(
+    predictor: Predictor, texts: Sequence[Sequence[Curves]], known: dict[Variant, Answer]
+) -> None:
     """Answer every text that has no answer yet."""
     new = {
         text: None
@@ -142,7 +145,9 @@ def _answer_new_texts(predictor: Predictor, texts: list, known: dict[Any, Answer
     known.update(zip(new, predictor.stream(new), strict=True))
 
 
-def _target_probs(target: Target, texts: list, known: dict[Any, Answer]) -> np.ndarray:
+def _target_probs(
+    target: Target, texts: Sequence[Curves], known: dict[Variant, Answer]
+) -> np.ndarray:
     """(1 + draws, 2, F) the target's probability along every curve."""
     return np.array(
         [[[target.prob(known[text]) for text in curve] for curve in both] for both in texts]

@@ -11,8 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
 from weft.decode.decoders.transformer import TransformerDecoder
+from weft.decode.heads.lm import LanguageModelHead
+from weft.decode.heads.seq2seq import Seq2SeqHead, Seq2SeqOutput
 from weft.decode.search.beam import BeamState
 from weft.decode.search.hypotheses import Hypothesis
 from weft.decode.search.search import search
@@ -21,14 +24,16 @@ from weft.explain.beams import BeamNode, build_search_tree
 from weft.inference.lm_scoring import lm_head
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
-from weft.protocols import Decoder, Seq2SeqDecoder
+from weft.protocols import Decoder, Seq2SeqDecoder, State
 from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
 from weft.tokens.vocabulary import SPECIALS, UNK
 
-MAX_ALTERNATIVES = 5  # words that might have stood in a token's place
-END_SIGN = "⏎"  # what is shown for the token that ends a text
+DecoderStep = Callable[[Tensor, State], tuple[Tensor, State]]
+
+MAX_ALTERNATIVES = 5  # of each token
+END_SIGN = "⏎"  # displayed for the token that ends a text
 UNKNOWN_ID = SPECIALS.index(UNK)
 HIDDEN_SPECIALS = frozenset(SPECIALS) - {
     UNK
@@ -56,10 +61,10 @@ class GenerationTrace:
     found: tuple[tuple[str, float], ...] = ()  # the best texts with their scores
     scored: bool = False  # a text scored by a language model: tokens attend to those before them
 
-    def to_json(self) -> dict[str, Any]:
-        """Tokens with their chances, what else was found, and the mean of the attention."""
+    def to_json(self) -> dict[str, object]:
+        """Return tokens with probabilities, other hypotheses, and the mean attention."""
         tokens = [[t.text, t.prob, [list(other) for other in t.others]] for t in self.tokens]
-        out: dict[str, Any] = {"tokens": tokens}
+        out: dict[str, object] = {"tokens": tokens}
         if self.found:
             out["found"] = [list(one) for one in self.found]
         if self.attention is not None:
@@ -76,15 +81,15 @@ def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTr
     text = example.text if vectors else as_input(predictor, example).text
     rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
-        reading = engine.model.run(source)
-        head: Any = engine.model.head
+        output = engine.model.run(source)
+        head = _seq2seq_head(engine)
         steps: list[BeamState] = []
-        hypotheses, chosen = _run_search(reading.scores, head, steps)
+        hypotheses, chosen = _run_search(output.scores, head, steps)
         ids = [*chosen.ids, *([head.last] if chosen.ended else [])]
         logps = _next_token_log_probs(
-            head.decoder.step, reading.scores.start(), head.first, ids
+            head.decoder.step, output.scores.start(), head.first, ids
         )  # (T, V)
-        looks = _cross_attention(head, reading.states, ids)
+        looks = _cross_attention(head, output.states, ids)
     name = _token_namer(_vocabulary(predictor), head.last, rows[0].words)
     spans = rows[0].spans
     if vectors:
@@ -113,7 +118,7 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     logps, looks = None, None
     if isinstance(engine, NeuralEngine) and not lm_head(engine.model).is_bidirectional:
         with torch.inference_mode():
-            logps, looks = _score_text(engine.model.head, ids, engine.runtime.device)
+            logps, looks = _score_text(lm_head(engine.model), ids, engine.runtime.device)
     vocabulary = _vocabulary(predictor)
     name = _token_namer(vocabulary, vocabulary.size[2])
     tokens = _trace_tokens(ids, probs, logps, name, found.places)
@@ -123,7 +128,7 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
 def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
     """(B,) the mean log-probability a token of one answer, for each of some sources as read."""
     engine = _neural(predictor)
-    head: Any = engine.model.head
+    head = _seq2seq_head(engine)
     out = np.full(len(texts), np.nan)
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
@@ -142,7 +147,7 @@ def answer_ids(predictor: Predictor, text: str) -> list[int]:
     (answer,) = predictor.engine.predict([text]).scores
     assert isinstance(answer, Decoded)
     ended = len(answer.probs) > len(answer.table)
-    head: Any = _neural(predictor).model.head
+    head = _seq2seq_head(_neural(predictor))
     return [*answer.table[:, 0].tolist(), *([head.last] if ended else [])]
 
 
@@ -169,12 +174,17 @@ def _neural(predictor: Predictor) -> NeuralEngine:
     return predictor.engine
 
 
-def _run_search(
-    scores: Any, head: Any, steps: list[BeamState]
-) -> tuple[list[Hypothesis], Hypothesis]:
-    """All that the search kept, best first, and the best; every step of a beam is noted."""
+def _seq2seq_head(engine: NeuralEngine) -> Seq2SeqHead:
+    assert isinstance(engine.model.head, Seq2SeqHead)
+    return engine.model.head
 
-    def record_steps(body: Callable[..., Any]) -> Callable[..., Any]:
+
+def _run_search(
+    scores: Seq2SeqOutput, head: Seq2SeqHead, steps: list[BeamState]
+) -> tuple[list[Hypothesis], Hypothesis]:
+    """Return the hypotheses, best first, and the best; `steps` gets every beam step."""
+
+    def record_steps(body: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def step(run: Any) -> Any:
             run = body(run)
             if isinstance(run, BeamState):
@@ -195,32 +205,32 @@ def _run_search(
 
 
 def _next_token_log_probs(
-    step: Callable[..., Any], state: Any, first: int, ids: Sequence[int]
+    step: DecoderStep, state: State, first: int, ids: Sequence[int]
 ) -> np.ndarray:
-    """(T, V) the log-probability of every word in the place of each token."""
-    rows, now = [], first
-    for wanted in ids:
-        scores, state = step(torch.tensor([now], device=device_of(state)), state)
-        rows.append(scores[0].float().log_softmax(-1))
-        now = wanted
+    """Return the log-probabilities (T, V) of all words at the position of each token."""
+    rows, token = [], first
+    for following in ids:
+        logits, state = step(torch.tensor([token], device=device_of(state)), state)
+        rows.append(logits[0].float().log_softmax(-1))
+        token = following
     return torch.stack(rows).cpu().numpy() if rows else np.zeros((0, 0), np.float32)
 
 
 def _sequence_log_prob(
-    step: Callable[..., Any], state: Any, first: int, ids: Sequence[int], batch: int
+    step: DecoderStep, state: State, first: int, ids: Sequence[int], batch: int
 ) -> Tensor:
-    """(B,) the log-probability of one sequence after each source."""
+    """Return the log-probability (B,) of one sequence after each source."""
     device = device_of(state)
-    now = torch.full((batch,), first, device=device)
+    token = torch.full((batch,), first, device=device)
     total = torch.zeros(batch, device=device)
-    for wanted in ids:
-        scores, state = step(now, state)
-        total = total + scores.float().log_softmax(-1)[:, wanted]
-        now = torch.full((batch,), wanted, device=device)
+    for following in ids:
+        logits, state = step(token, state)
+        total = total + logits.float().log_softmax(-1)[:, following]
+        token = torch.full((batch,), following, device=device)
     return total
 
 
-def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
+def _cross_attention(head: Seq2SeqHead, memory: Padded, ids: Sequence[int]) -> np.ndarray | None:
     """Return the cross-attention (L, N, T, S) of each token of the answer."""
     decoder = head.decoder.base_decoder
     size = decoder.words.size
@@ -228,6 +238,7 @@ def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarra
     known = [i if i < size else UNKNOWN_ID for i in given]
     targets = Padded.from_rows([known]).to(memory.data.device)
     if not isinstance(decoder, TransformerDecoder):
+        assert isinstance(decoder, Seq2SeqDecoder)
         weights = decoder.read(targets, memory).weights  # (1, T, S)
         return None if weights is None else weights[None].float().cpu().numpy()
     caught: list[Tensor] = []
@@ -243,13 +254,15 @@ def _cross_attention(head: Any, memory: Padded, ids: Sequence[int]) -> np.ndarra
     return torch.stack([shares[0] for shares in caught]).float().cpu().numpy()
 
 
-def _score_text(head: Any, ids: Sequence[int], device: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """(T, V) log-probabilities before each token of a text, and where a Transformer looks."""
+def _score_text(
+    head: LanguageModelHead, ids: Sequence[int], device: torch.device
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return log-probabilities (T, V) before each token, and a Transformer's attention."""
     decoder, seen = head.decoder, list(ids)[: head.row_steps]
     given = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
     caught: list[Tensor] = []
 
-    def catch(block: Any, inputs: tuple[Any, ...]) -> None:
+    def catch(block: TransformerBlock, inputs: tuple[Tensor, ...]) -> None:
         steps = block.attention_norm(inputs[0]) if block.norm_first else inputs[0]
         caught.append(block.attention(steps, causal=True, return_weights=True)[1][0])  # (N, T, T)
 

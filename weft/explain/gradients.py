@@ -6,18 +6,19 @@ B rows   T steps   E embedding width   C scores   S points on the path
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.embed.contextual import Contextual
+from weft.batch.indexer import Row
+from weft.embed.contextual import TransformerEmbedder
 from weft.explain.explanation import Target
 from weft.explain.words import TokenWeight, token_offsets
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
+from weft.predict.output import EngineInput
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 MAX_BATCH_STEPS = 16384  # of the rows that go through the model together, with their gradients
@@ -27,7 +28,7 @@ ScoreFunction = Callable[[EncoderModel, Padded], Tensor]  # embedded steps (B, T
 
 def token_weights(
     engine: NeuralEngine,
-    texts: Sequence[Any],
+    texts: Sequence[EngineInput],
     targets: Sequence[Target],
     steps: int,
     seconds: Sequence[int] = (),
@@ -70,11 +71,10 @@ def word_table(model: EncoderModel) -> nn.Embedding | None:
     Behind such a network the vector of [CLS] has taken in all the others: that it matters says
     nothing of the words.
     """
-    found: list[Any] = list(model.embedders)
-    if len(found) != 1 or not isinstance(found[0], Contextual):
+    network = model.embedders[0]
+    if len(model.embedders) != 1 or not isinstance(network, TransformerEmbedder):
         return None
-    table: Any = found[0].table
-    return table
+    return network.table
 
 
 def _embed_words(model: EncoderModel, table: nn.Embedding | None, source: Padded) -> Padded:
@@ -82,10 +82,11 @@ def _embed_words(model: EncoderModel, table: nn.Embedding | None, source: Padded
     return model.embed(source) if table is None else source.with_data(table(source.data))
 
 
-def _find_special_tokens(rows: Sequence[Any], source: Padded) -> Tensor:
-    """(B, T) True at what stands around the texts, and is no part of them."""
+def _find_special_tokens(rows: Sequence[Row], source: Padded) -> Tensor:
+    """Return a mask (B, T), True at special tokens."""
     out = torch.zeros(source.data.shape[:2], dtype=torch.bool)
     for b, row in enumerate(rows):
+        assert row.spans is not None
         out[b, : len(row.spans)] = torch.from_numpy((row.spans == 0).all(1))
     return out.to(source.data.device)
 

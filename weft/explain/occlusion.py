@@ -1,12 +1,11 @@
 """Occlusion: how far the score falls when a word is taken out of the text. For every engine."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from weft.explain.explanation import Target, Word
-from weft.explain.words import keep_words
+from weft.explain.words import Variant, keep_words
 from weft.predict.predictor import CHUNK_TEXTS
 from weft.protocols import Engine
 from weft.text.example import Example
@@ -29,7 +28,7 @@ def word_weights(
     word may have learned a meaning. Words removed together share the fall. `seconds` says where
     in each text a second one begins, where there are two.
     """
-    variants: list[Any] = []
+    variants: list[Variant] = []
     for text, given, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
         spans = [(word.start, word.end) for word in given]
         variants.append(keep_words(text, spans, second))
@@ -53,11 +52,11 @@ def word_weights(
     return out
 
 
-def score_distinct(engine: Engine, texts: Sequence[Any]) -> np.ndarray:
+def score_distinct(engine: Engine, texts: Sequence[Variant]) -> np.ndarray:
     """Return scores (texts, C), in chunks that fit in memory; equal texts are scored once."""
     indices = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     # Two texts come as a tuple, and an engine takes them as an Example.
-    distinct = [Example(one[0], other=one[1]) if type(one) is tuple else one for one in indices]
+    distinct = [one if isinstance(one, str) else Example(one[0], other=one[1]) for one in indices]
     chunks = []
     for start in range(0, len(distinct), CHUNK_TEXTS):
         logits = engine.predict(distinct[start : start + CHUNK_TEXTS]).scores

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.errors import UserError
 from weft.explain.explanation import Explanation, WordProbs
 from weft.explain.faithfulness import Faithfulness, faithfulness
 from weft.explain.method import choose_method, explain, generation_task, methods, unattributed_task
+from weft.explain.words import Variant
 from weft.metrics.squad import score_answer
 from weft.predict.predictor import Predictor
 from weft.tasks.annotation import Annotation
@@ -108,7 +109,7 @@ def run_explain(
         raise UserError(f"{what} is for models that answer at every word; this one has one answer.")
     texts = [example if predictor.pairs else example.text for example in examples]
     explained, faithful = {}, {}
-    known: dict[Any, Answer] = {}
+    known: dict[Variant, Answer] = {}
     for name in names:
         explained[name] = explain(predictor, texts, method=name, target=target)
         if compare:

@@ -46,10 +46,10 @@ def measure_faithfulness(predictor: Predictor, explained: Sequence[Explanation])
     for one in explanations:
         plans = [curve_texts(one, order) for order in word_orders(one.words, RANDOM_ORDERS, 0)]
         variants = [text for both in plans for curve in both for text in curve]
-        distinct = list(dict.fromkeys(variants))
+        distinct = [text for text in dict.fromkeys(variants) if isinstance(text, str)]
         probs = np.exp(score_answer(predictor, distinct, answer_ids(predictor, one.text)))
         known = dict(zip(distinct, probs.tolist(), strict=True))
-        curves.append([[[known[text] for text in curve] for curve in both] for both in plans])
+        curves.append([[[known[str(text)] for text in curve] for curve in both] for both in plans])
     return summarise_curves(explanations[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
 
 

@@ -5,7 +5,7 @@ B rows   T steps   W words among them   E embedding width   C choices   M ways t
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from weft.batch.indexer import Row
 from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.crf_dp import accumulation_dtype
+from weft.decode.heads.parse import DependencyOutput
 from weft.decode.heads.tag import TagOutput
+from weft.decode.heads.tree_nodes import TreeNodeOutput
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
-from weft.explain.attention import has_embedder_attention, rollout, word_rollout
+from weft.explain.attention import has_embedder_attention, only_network, rollout, word_rollout
 from weft.explain.explanation import Target
 from weft.explain.gradients import (
     MAX_BATCH_STEPS,
@@ -33,6 +35,7 @@ from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
+WordOutput = TagOutput | DependencyOutput | TreeNodeOutput  # of a head that labels words
 FORBIDDEN_SCORE = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
 
 
@@ -102,7 +105,7 @@ class WordTarget:
 
     def _subtoken_gradients(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
         """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
-        network: Any = self.model.embedders[0]
+        network = only_network(self.model)
         (given,) = self.model.embedder_inputs(self.source)
         read, owners = network.step_ids(given), network.word_indices(given)  # (1, S)
         with torch.no_grad():
@@ -142,7 +145,7 @@ class WordTarget:
                 weights = flow[self.step + front, front:]
             if has_embedder_attention(model):
                 (given,) = model.embedder_inputs(self.source)
-                weights = weights @ word_rollout(model.embedders[0], given)[0]
+                weights = weights @ word_rollout(only_network(model), given)[0]
         return weights.double().cpu().numpy()
 
     def _mask_words(self, hidden: np.ndarray) -> Padded:
@@ -179,13 +182,13 @@ def make_word_target(
     return WordTarget(engine.encoder_model, source, row, here, wanted, tuple(possible), piece)
 
 
-def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:
+def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
     """Return (B, C) logits of the labels of one step; their softmax is the probability."""
-    if wanted.what == "label":
+    if isinstance(output, TreeNodeOutput):
         return output.labels.data[:, step].float()
-    if wanted.what == "head":
+    if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs[:, step].float()
-    if wanted.what == "relation":
+    if isinstance(output, DependencyOutput) and wanted.what == "relation":
         heads = torch.full_like(output.arcs.arcs[:, :, 0], IGNORED, dtype=torch.long)  # (B, T)
         heads[:, step] = wanted.heads[step]
         return output.head.arcs.labels(output.arcs, heads).float()
@@ -194,13 +197,13 @@ def choice_logits(output: Any, step: int, wanted: TargetSpec) -> Tensor:
     return own.data[:, step].float() if chain is None else crf_label_scores(chain, own.data, step)
 
 
-def choice_probs(output: Any, wanted: TargetSpec) -> Tensor:
+def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
     """Return (B, T, C) probabilities of all labels of each step."""
-    if wanted.what == "label":
+    if isinstance(output, TreeNodeOutput):
         return output.labels.data.float().softmax(2)
-    if wanted.what == "head":
+    if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs.float().softmax(2)
-    if wanted.what == "relation":
+    if isinstance(output, DependencyOutput) and wanted.what == "relation":
         heads = torch.tensor(wanted.heads, device=output.arcs.arcs.device)[None]  # (1, T)
         return output.head.arcs.labels(output.arcs, heads).float().softmax(1)[None]
     tags = _tag_scores(output)
@@ -208,8 +211,10 @@ def choice_probs(output: Any, wanted: TargetSpec) -> Tensor:
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tag_scores(output: Any) -> TagOutput:
-    return output if isinstance(output, TagOutput) else output.tags
+def _tag_scores(output: TagOutput | DependencyOutput) -> TagOutput:
+    tags = output if isinstance(output, TagOutput) else output.tags
+    assert tags is not None
+    return tags
 
 
 def _find_row(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, Padded]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 TokenWeight = tuple[int, int, float]  # start, end, weight of a token
+Variant = str | tuple[str, str]  # a text or a pair with words removed
 
 
 def word_spans(text: str) -> np.ndarray:
@@ -78,7 +79,7 @@ def _covered_words(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
     return (start > 0) & (reach[np.maximum(start, 1) - 1] > spans[:, 0])
 
 
-def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> str | tuple[str, str]:
+def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> Variant:
     """The words at these spans as a text; where a second one begins in the text, as two."""
     if not second:
         return join_spans(text, spans)

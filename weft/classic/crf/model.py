@@ -17,6 +17,7 @@ from weft.classic.crf import crfsuite
 from weft.classic.progress import ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
+from weft.protocols import Section
 from weft.storage import atomic_write
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class LinearCRF:
             )
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any], name: str = WEIGHTS) -> LinearCRF:
+    def load(cls, folder: Path, settings: Section, name: str = WEIGHTS) -> LinearCRF:
         """The model that `save` wrote, under the settings it was made with."""
         from scipy.sparse import csr_matrix
 

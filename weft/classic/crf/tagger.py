@@ -7,17 +7,17 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 import numpy as np
 
 from weft import jsonio
 from weft.classic.crf.features import features
 from weft.classic.crf.model import LinearCRF
-from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import damaged_file_error
 from weft.errors import UserError
-from weft.protocols import ClassicModel
+from weft.protocols import ClassicModel, Section
 from weft.registry import register
 from weft.storage import write_text
 from weft.tasks.annotation import Decoded
@@ -57,7 +57,7 @@ class Tagger(ClassicModel):
         iterations: int = 100,
     ) -> None:
         self.columns = tuple(columns)
-        self.settings: dict[str, Any] = {
+        self.settings: Section = {
             "l1": l1, "l2": l2, "min_count": min_count, "iterations": iterations,
         }  # fmt: skip
         LinearCRF(**self.settings)  # checks the settings
@@ -74,7 +74,7 @@ class Tagger(ClassicModel):
         space: TagSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
-        dev: tuple[Sequence[Any], Any] | None = None,
+        dev: DevSplit | None = None,
         metric: str = "",
     ) -> None:
         """Learn from sentences and their tags (T, K)."""
@@ -182,7 +182,7 @@ class Tagger(ClassicModel):
             chain.save(folder, name)
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> "Tagger":
+    def load(cls, folder: Path, settings: Section) -> "Tagger":
         """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         path = folder / LAYOUT
@@ -209,7 +209,13 @@ class LazyFeatures(Sequence[list[list[str]]]):
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
 
-    def __getitem__(self, i: Any) -> Any:
+    @overload
+    def __getitem__(self, i: int) -> list[list[str]]: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[list[list[str]]]: ...
+    def __getitem__(self, i: int | slice) -> list[list[str]] | list[list[list[str]]]:
+        if isinstance(i, slice):
+            return [features(row) for row in self.rows[i]]
         return features(self.rows[i])
 
     def __len__(self) -> int:

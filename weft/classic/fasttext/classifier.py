@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.classic.fasttext.vocabulary import FastTextVocabulary, Rows, chunks, in_parallel
 from weft.classic.linear.sklearn_fit import NEVER
-from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.machine import available_cpus
-from weft.protocols import ClassicModel, LabelSpace
+from weft.protocols import ClassicModel, LabelSpace, Section
 from weft.registry import register
 from weft.storage import atomic_write
 from weft.tasks.regress import LabelScale
@@ -92,7 +92,7 @@ class FastText(ClassicModel):
         space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
-        dev: tuple[Sequence[Any], Any] | None = None,
+        dev: DevSplit | None = None,
         metric: str = "",
     ) -> None:
         """Learn the vocabulary, then the weights in `epochs` passes over the texts."""
@@ -253,7 +253,7 @@ class FastText(ClassicModel):
             save_file(arrays, part)
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> FastText:
+    def load(cls, folder: Path, settings: Section) -> FastText:
         """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         path = folder / WEIGHTS

@@ -1,8 +1,9 @@
 """Features of text pairs for a linear model: the words of each, shared words, and overlap."""
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from weft.classic.linear.regularisation import GRIDS
 from weft.classic.linear.tfidf import TfIdf
@@ -53,9 +54,9 @@ class PairTfIdf(TfIdf):
             for view in VIEWS
         }  # fmt: skip
 
-    def view(self, family: str, texts: Iterable[Any]) -> list[str]:
+    def view(self, family: str, texts: Iterable[str | Example]) -> list[str]:
         """Return the words of each pair that one feature family counts."""
-        return [_view(family, example) for example in texts]
+        return [_view(family, pair) for pair in texts if isinstance(pair, Example)]
 
 
 def _view(family: str, example: Example) -> str:
@@ -90,5 +91,5 @@ def _overlap(one: list[str], two: list[str]) -> list[str]:
     ]
 
 
-def _overlap_fraction(shared: set[Any], whole: set[Any]) -> float:
+def _overlap_fraction(shared: AbstractSet[object], whole: AbstractSet[object]) -> float:
     return len(shared) / len(whole) if whole else 0.0

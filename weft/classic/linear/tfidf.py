@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -22,14 +22,15 @@ from weft.classic.linear.tfidf_vectorizer import (
     span,
     word_grams,
 )
-from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
-from weft.protocols import ClassicModel, LabelSpace
+from weft.protocols import ClassicModel, LabelSpace, Section
 from weft.registry import register
 from weft.storage import atomic_write, write_text
 from weft.tasks.regress import LabelScale
 from weft.tasks.task import AnyTask
+from weft.text.example import Example
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -94,13 +95,13 @@ class TfIdf(ClassicModel):
 
     def fit(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Example],
         targets: np.ndarray,
         task: AnyTask,
         space: LabelSpace,
         seed: int = 0,
         watch: ProgressCallback = no_callback,
-        dev: tuple[Sequence[Any], np.ndarray] | None = None,
+        dev: DevSplit | None = None,
         metric: str = "",
     ) -> None:
         """Learn the n-grams and the linear model, in one pass over the texts per family."""
@@ -130,7 +131,7 @@ class TfIdf(ClassicModel):
         self,
         rows: "csr_matrix",
         targets: np.ndarray,
-        dev: tuple[Sequence[Any], np.ndarray] | None,
+        dev: DevSplit | None,
         fit: Fit,
         task: AnyTask,
         space: LabelSpace,
@@ -153,7 +154,7 @@ class TfIdf(ClassicModel):
         self.remarks.append(f"{best}{suffix}")
         return best.weights
 
-    def _learn(self, texts: Iterable[str], labels: int) -> "csr_matrix":
+    def _learn(self, texts: Iterable[str | Example], labels: int) -> "csr_matrix":
         """Learn the vocabulary of each family; return the rows of the training texts."""
         families = self.families.values()
         # The optimiser keeps about twenty numbers per weight.
@@ -181,15 +182,15 @@ class TfIdf(ClassicModel):
             )
         return rows
 
-    def sparse_features(self, texts: Sequence[Any]) -> "csr_matrix":
+    def sparse_features(self, texts: Sequence[str | Example]) -> "csr_matrix":
         blocks = [grams.rows(self.view(name, texts)) for name, grams in self.families.items()]
         return _join(blocks)
 
-    def view(self, family: str, texts: Any) -> Any:
+    def view(self, family: str, texts: Iterable[str | Example]) -> list[str]:
         """Return the texts as one n-gram family reads them: unchanged."""
-        return texts
+        return [text if isinstance(text, str) else text.text for text in texts]
 
-    def predict(self, texts: Sequence[Any]) -> np.ndarray:
+    def predict(self, texts: Sequence[str | Example]) -> np.ndarray:
         """Return logits (n, C), or a standardised number (n, 1)."""
         assert len(self.bias), "fit or load comes first"
         if not len(texts):
@@ -244,7 +245,7 @@ class TfIdf(ClassicModel):
             save_file({"weights": self.weights, "bias": self.bias, **arrays}, part)
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> "TfIdf":
+    def load(cls, folder: Path, settings: Section) -> "TfIdf":
         """Load what `save` wrote, with the settings it was built with."""
         model = cls(**{key: value for key, value in settings.items() if key != "kind"})
         terms = _read_vocabulary(folder / VOCABULARY, list(model.families))

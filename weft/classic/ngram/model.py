@@ -6,7 +6,7 @@ T tokens of a text, with the one that ends it   N the order
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from weft.classic.ngram.trie import NGram
 from weft.classic.progress import Progress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error
 from weft.errors import UserError
-from weft.protocols import ClassicModel
+from weft.protocols import ClassicModel, Section
 from weft.registry import register
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tokens.vocabulary import BOS, CLS, MASK, PAD, SEP, UNK
@@ -116,7 +116,7 @@ class NGramLM(ClassicModel):
         self.model.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, settings: dict[str, Any]) -> "NGramLM":
+    def load(cls, folder: Path, settings: Section) -> "NGramLM":
         """Load what `save` wrote, with the settings it was built with."""
         part = cls(**settings)
         part.model = NGram.load(folder)
