@@ -25,7 +25,7 @@ def counted(path: Path, window: int, threads: int, memory: int) -> None:
     from weft.vectors.cooccurrence import cooccurrences
     from weft.vectors.corpus import corpus
 
-    text = corpus([path], words="whitespace")
+    text = corpus([path], tokenizer="whitespace")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
     pairs = cooccurrences(text, window, threads=threads, memory=memory)
@@ -61,7 +61,7 @@ def learnt(arguments: argparse.Namespace, path: Path, record: Record) -> None:
     from weft.vectors.glove import glove
     from weft.vectors.word2vec import train_vectors
 
-    text = corpus([path], words="whitespace")
+    text = corpus([path], tokenizer="whitespace")
     threads, lists = arguments.threads, Path(arguments.data)
     for seed in range(1, arguments.repeats + 1):
         for window in map(int, arguments.windows.split(",")):

@@ -108,7 +108,7 @@ def scaling(asked: argparse.Namespace, record: Record, folder: str) -> None:
             two = trained(asked, "weft", method, f"{folder}/b", threads=2)
             fixed = trained(asked, "weft", method, f"{folder}/c", threads=2, deterministic=True)
             # With ten times the minimum the words stay the same.
-            ten = trained(asked, "weft", method, f"{folder}/d", corpus=long, minimum=50)
+            ten = trained(asked, "weft", method, f"{folder}/d", corpus=long, min_count=50)
             found["two threads"].append(one["train"] / two["train"])
             found["deterministic"].append(fixed["train"] / two["train"])
             found["ten times the text"].append(ten["whole"] / two["whole"])

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     asked = parser.parse_args()
     record = Record(asked.record)
-    text = corpus([asked.corpus], words="whitespace", lowercase=False)
+    text = corpus([asked.corpus], tokenizer="whitespace", lowercase=False)
     lists = [read(path) for path in sorted(Path(asked.lists).rglob("*.txt"))] if asked.lists else []
     for method in asked.methods.split(","):
         seconds: dict[str, list[float]] = {"cpu": [], asked.device: []}

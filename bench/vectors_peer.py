@@ -71,7 +71,9 @@ def weft(job: Job) -> tuple[float, float]:
     from weft.vectors.word2vec import train_vectors
 
     began = time.perf_counter()
-    words = corpus([job["corpus"]], minimum=job["minimum"], words="whitespace", lowercase=False)
+    words = corpus(
+        [job["corpus"]], min_count=job["minimum"], tokenizer="whitespace", lowercase=False
+    )
     vectors = train_vectors(
         words, job["method"], width=job["width"], window=job["window"], negative=job["negative"],
         epochs=job["epochs"], threads=job["threads"], seed=job["seed"], rate=job["rate"],

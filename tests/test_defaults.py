@@ -18,7 +18,7 @@ from weft.cli.main import app
 from weft.decode.search.settings import SearchSettings
 from weft.run.data import Data
 from weft.train.settings import Settings
-from weft.vectors.word2vec import Settings as VectorSettings
+from weft.vectors.word2vec import Word2VecSettings as VectorSettings
 
 TABLE = Path(__file__).parent / "fixtures" / "defaults.json"
 REQUIRED = "(required)"

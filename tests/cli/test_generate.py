@@ -88,7 +88,7 @@ def test_prompts_from_a_file(models, monkeypatch):
     assert [line.startswith(prompt) for line, prompt in zip(whole, prompts, strict=True)] == (
         [True] * 4
     )
-    monkeypatch.setattr("weft.cli.generate.CHUNK", 3)
+    monkeypatch.setattr("weft.cli.generate.CHUNK_PROMPTS", 3)
     again = ok("generate", models / "words/run", "--input", "-", "--seed", 2, stdin=given).lines
     assert again == whole
     path = models / "prompts.txt"
@@ -213,7 +213,7 @@ def test_rules_of_the_command(models):
             ("--min-length", 9, "--max-length", 3),
             ("--min-length 9", "--max-length 3", "Lower --min-length or raise --max-length."),
         ),
-        ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Give one")),
+        ("words/run", ("--interactive", "--input", "-"), ("--interactive", "Pass one")),
         ("words/run", ("--input", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--only", "nothing.txt"), ("nothing.txt",)),
         ("words/run", ("--prefix", "zebra"), ("prefix: 'zebra' is not in the vocabulary",)),
@@ -264,4 +264,4 @@ def test_unknown_constraint_words_are_reported_with_their_line(models):
         "Did you mean 'fish'?",
     )
     path.write_text("\n", "utf-8")
-    says(fails("generate", models / "words/run", "--only", path), "there is no word in it")
+    says(fails("generate", models / "words/run", "--only", path), "no text in it")

@@ -197,7 +197,7 @@ def test_export_without_transformers_class_fails(tmp_path):
     told = refused("mix", *given, "--set", "embedder.mix=true")
     says(told, "no class for a mix of layers")
     told = refused("act", *given, "--set", "pool.activation=relu")
-    says(told, "A Bert reads its first token with tanh, this model with relu", "--set pool.")
+    says(told, "pooler of Bert has the activation tanh, this one relu", "--set pool.")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
     ok(*train(data, tmp_path / "good", *given, recipe="bert"))

@@ -137,7 +137,7 @@ def test_settings_that_do_not_fit_the_weights(folder, tmp_path):
     says(fails("convert", folder, "-o", tmp_path / "model"), "not readable as JSON")
     (folder / "config.json").unlink()
     told = fails("convert", folder, "-o", tmp_path / "model")
-    says(told, "no config.json: there is no config.json", "of the Hugging Face layout")
+    says(told, "no config.json, so not a checkpoint folder", "the Hugging Face layout")
 
 
 def test_a_tokenizer_of_another_checkpoint(folder, tmp_path):

@@ -91,11 +91,11 @@ def slow_csls(x: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
 
 
 def test_csls_is_its_formula(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 7 * 101)  # blocks: the matrix is never whole
+    monkeypatch.setattr(neighbours, "BLOCK_SCORES", 7 * 101)  # blocks: the matrix is never whole
     source, target = turned(noise=0.5)
     found = align(source, target, pairs(range(17)))
     space = Space(source, target, found)
-    scores = slow_csls(found.apply(source.matrix), target.matrix, module.NEAR)
+    scores = slow_csls(found.apply(source.matrix), target.matrix, module.HUB_NEIGHBOURS)
     rows = np.array([3, 0, 88])
     ids, values = space.rank(rows, 5)
     np.testing.assert_array_equal(ids, np.argsort(-scores[rows], axis=1)[:, :5])
@@ -135,7 +135,7 @@ def test_precision_counts_any_right_translation_and_what_is_missing():
 
 def test_only_the_frequent_words_take_part():
     source, target = turned()
-    space = Space(source, target, Alignment(ROTATION), most=50)
+    space = Space(source, target, Alignment(ROTATION), max_words=50)
     found = precision(space, pairs(range(40, 60)))
     assert (found.words, found.found) == (20, 10)
     with pytest.raises(UserError, match="No vector for 'a60'"):

@@ -123,7 +123,9 @@ def test_the_reader_sees_a_text_its_end_and_the_text_again():
 
 def test_denoising_brings_texts_on_one_matter_together():
     heard = []
-    trained = denoising(TEXTS, width=7, minimum=1, settings=FAST, device="cpu", watch=heard.append)
+    trained = denoising(
+        TEXTS, width=7, min_count=1, settings=FAST, device="cpu", watch=heard.append
+    )
     assert heard[-1].loss < 0.7 * heard[0].loss
     found = trained.embed(["waves and harbour", "the field where grass grew", *SEA, *FIELD])
     found = found - found[2:].mean(0)
@@ -134,7 +136,7 @@ def test_denoising_brings_texts_on_one_matter_together():
 
 
 def test_a_sequence_autoencoder_learns_its_texts_by_heart():
-    trained = sequence(TEXTS, width=11, hidden=31, minimum=1, settings=FAST, device="cpu")
+    trained = sequence(TEXTS, width=11, hidden=31, min_count=1, settings=FAST, device="cpu")
     known = trained.errors(TEXTS)
     assert known.max() < 1.0
     assert trained.errors(["ship the waves harbour left"])[0] > 5 * known.max()
@@ -143,7 +145,7 @@ def test_a_sequence_autoencoder_learns_its_texts_by_heart():
 @pytest.mark.parametrize("learn", [denoising, sequence])
 def test_saved_and_loaded_it_gives_the_same_vectors(learn, tmp_path):
     settings = Settings(epochs=1, optimiser="adam")
-    trained = learn(TEXTS, width=5, minimum=1, settings=settings, device="cpu")
+    trained = learn(TEXTS, width=5, min_count=1, settings=settings, device="cpu")
     before = trained.embed([*TEXTS, ""])
     trained.save(tmp_path / "made")
     loaded = Autoencoder.load(tmp_path / "made", "cpu")
@@ -157,7 +159,7 @@ def test_the_same_seed_gives_the_same_vectors():
     settings = Settings(epochs=2, optimiser="adam")
     one, again, other = (
         denoising(
-            TEXTS, width=3, minimum=1, settings=replace(settings, seed=seed), device="cpu"
+            TEXTS, width=3, min_count=1, settings=replace(settings, seed=seed), device="cpu"
         ).embed(TEXTS)
         for seed in (1, 1, 2)
     )
@@ -167,7 +169,7 @@ def test_the_same_seed_gives_the_same_vectors():
 
 def test_a_long_text_is_cut_for_the_sequence():
     settings = Settings(epochs=1, optimiser="adam")
-    trained = sequence(TEXTS, width=3, limit=3, minimum=1, settings=settings, device="cpu")
+    trained = sequence(TEXTS, width=3, max_tokens=3, min_count=1, settings=settings, device="cpu")
     vectors = trained.embed(["the ship left", "the ship left the harbour"])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
 
@@ -181,7 +183,7 @@ def test_bad_settings_and_bad_folders(tmp_path):
         sequence(["once"])
     with pytest.raises(UserError, match=r"autoencoder.json: cannot read the auto-encoder"):
         Autoencoder.load(tmp_path)
-    trained = denoising(TEXTS, width=3, minimum=1, settings=Settings(epochs=1), device="cpu")
+    trained = denoising(TEXTS, width=3, min_count=1, settings=Settings(epochs=1), device="cpu")
     trained.save(tmp_path)
     about = tmp_path / "autoencoder.json"
     saved = json.loads(about.read_text())

@@ -68,7 +68,7 @@ def test_sub_words_give_vectors_to_unknown_words():
     upper = Pairs("made", tuple((a.upper(), b.upper(), score) for a, b, score in rows))
     assert evaluate(vectors, upper, resamples=0).spearman == found.spearman
     # A known word outside the restriction is not composed instead.
-    found = evaluate(vectors, Pairs("made", rows), resamples=0, restrict=2)
+    found = evaluate(vectors, Pairs("made", rows), resamples=0, max_words=2)
     assert (found.found, found.composed) == (2, 2)
 
 
@@ -104,7 +104,9 @@ def slow(matrix: np.ndarray, a: int, b: int, c: int, method: str) -> int:
 
 @pytest.mark.parametrize("method", ["add", "multiply"])
 def test_analogies_are_as_a_slow_loop_finds_them(method, monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 29 * 11)  # several blocks, the last one not full
+    monkeypatch.setattr(
+        neighbours, "BLOCK_SCORES", 29 * 11
+    )  # several blocks, the last one not full
     asked = rng.integers(0, 47, (29, 3))
     matrix = VECTORS.matrix.astype(float)
     expected = [slow(matrix, *row, method) for row in asked.tolist()]
@@ -140,7 +142,7 @@ def test_a_restricted_vocabulary_answers_with_its_words():
     vectors = Vectors(list("abcde"), matrix)  # b - a + c points nearly at e
     listed = Questions("made", (("", (("a", "b", "c", "e"), ("a", "b", "c", "d"))),))
     assert evaluate(vectors, listed).total.accuracy.value == 0.5
-    found = evaluate(vectors, listed, restrict=4)
+    found = evaluate(vectors, listed, max_words=4)
     assert (found.total.found, found.total.accuracy.value) == (1, 1.0)
 
 

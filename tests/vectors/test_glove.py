@@ -6,7 +6,7 @@ import torch
 
 from weft.errors import UserError
 from weft.vectors import glove as room
-from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Block, _Counter, cooccurrences
+from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Counter, _PairBlock, cooccurrences
 from weft.vectors.corpus import Corpus
 from weft.vectors.glove import Factors, factorise, glove
 from weft.vectors.kernels import glove as kernels
@@ -54,7 +54,7 @@ def test_counts_are_the_same_when_tables_overflow_to_disk(threads, monkeypatch, 
     one, spilt = corpus(words=9973, size=1999, slope=1.1), []
     usual = _Counter._spill
     monkeypatch.setattr(_Counter, "_spill", lambda self: (spilt.append(1), usual(self)))
-    monkeypatch.setattr("weft.vectors.cooccurrence.STEP", 1009)
+    monkeypatch.setattr("weft.vectors.cooccurrence.REPORT_WORDS", 1009)
     pairs = cooccurrences(one, 5, threads=threads, memory=700_000, folder=tmp_path)
     assert len(spilt) > 5
     assert both_ways(pairs) == pytest.approx(dict(brute(one, 5)), rel=1e-6)
@@ -62,7 +62,7 @@ def test_counts_are_the_same_when_tables_overflow_to_disk(threads, monkeypatch, 
 
 
 def test_counting_says_how_far_it_is(monkeypatch):
-    monkeypatch.setattr("weft.vectors.cooccurrence.STEP", 300)
+    monkeypatch.setattr("weft.vectors.cooccurrence.REPORT_WORDS", 300)
     heard = []
     cooccurrences(corpus(words=997), 3, threads=2, watch=heard.append)
     assert heard == [300 / 997, 600 / 997, 900 / 997, 1.0]
@@ -70,7 +70,7 @@ def test_counting_says_how_far_it_is(monkeypatch):
 
 @pytest.mark.parametrize("memory", [100, 2_000, 50_000])
 def test_the_dense_block_keeps_to_its_memory_and_has_a_cell_a_pair(memory):
-    block = _Block.fitting(53, memory)
+    block = _PairBlock.fitting(53, memory)
     assert block.cells.nbytes <= memory + 128
     cells = [block.rows[i] + j for i in range(53) for j in range(i, block.reach[i])]
     assert len(set(cells)) == len(cells)
@@ -106,7 +106,7 @@ def listed(rows, tmp_path, size=SIZE):
 
 
 def arrange_pairs(pairs, threads, seed=3, length=10**6):
-    return room._Block(pairs, 0, length, seed, threads, 0.75, 100.0).arrange_pairs()
+    return room._PairBlock(pairs, 0, length, seed, threads, 0.75, 100.0).arrange_pairs()
 
 
 def test_the_first_step_is_the_gradient(tmp_path):
@@ -224,7 +224,7 @@ def test_glove_recovers_planted_factors(tmp_path):
     rows = [(i, j, np.exp(logs[i, j])) for i in range(SIZE) for j in range(i, SIZE)]
     costs = []
     factorise(
-        listed(rows, tmp_path), 5, 300, 0.1, most=1.0, threads=1,
+        listed(rows, tmp_path), 5, 300, 0.1, max_words=1.0, threads=1,
         watch=lambda epoch, share, cost: costs.append(cost),
     )  # fmt: skip
     assert costs[-1] < 0.01 * costs[0]
@@ -252,7 +252,7 @@ def test_words_of_like_company_become_neighbours():
 def test_bad_settings(tmp_path):
     pairs = listed([(0, 1, 1.0)], tmp_path)
     with pytest.raises(UserError, match=r"GloVe: 'rate' should be above 0, got -1"):
-        factorise(pairs, rate=-1)
+        factorise(pairs, learning_rate=-1)
     with pytest.raises(UserError, match=r"no two words of the corpus stand in one sentence"):
         factorise(Cooccurrences(5, 0, pairs.file))
     with pytest.raises(UserError, match=r"cost became .* with the rate 1e\+30. Use a lower one"):

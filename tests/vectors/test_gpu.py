@@ -9,7 +9,7 @@ from weft.runtime import select_runtime
 from weft.vectors import gpu
 from weft.vectors.corpus import Corpus, corpus
 from weft.vectors.kernels.word2vec import SubwordTables, Targets, Weights
-from weft.vectors.word2vec import Settings, Word2VecTrainer, train_vectors
+from weft.vectors.word2vec import Word2VecSettings, Word2VecTrainer, train_vectors
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 WHOLE = [(0, 3, 0.1, 0.1)]  # three sentences
@@ -25,7 +25,7 @@ def small(ids: list[list[int]], words: int = 7) -> Corpus:
 
 def made(
     text: Corpus,
-    settings: Settings,
+    settings: Word2VecSettings,
     device: str,
     pieces: SubwordTables | None = None,
     noise: int = 0,
@@ -49,7 +49,7 @@ def made(
 
 def test_windows_stay_inside_their_sentence_and_reach_as_far_as_drawn() -> None:
     text = small([[1, 2, 3, 4, 5, 6, 0], [2], [3, 1, 4]])
-    there = made(text, Settings(sample=0.0, window=3, width=11), "cpu")
+    there = made(text, Word2VecSettings(sample=0.0, window=3, width=11), "cpu")
     reaches = set()
     for _ in range(50):
         ids, left, right = there._windows(*there._part(WHOLE))
@@ -69,7 +69,7 @@ def test_windows_stay_inside_their_sentence_and_reach_as_far_as_drawn() -> None:
 
 def test_thinning_keeps_the_share_that_word2vec_keeps() -> None:
     text = small([[0] * 4000, [1] * 400, [2, 3] * 50], 4)
-    settings = Settings(sample=1e-2, width=11)
+    settings = Word2VecSettings(sample=1e-2, width=11)
     there = made(text, settings, "cpu")
     ids, left, right = there._windows(*there._part(WHOLE))
     share = text.counts[0] / text.counts.sum()
@@ -81,7 +81,7 @@ def test_thinning_keeps_the_share_that_word2vec_keeps() -> None:
 
 def test_chunks_in_any_order_become_one_part() -> None:
     text = small([[1, 2], [3, 4, 5], [6, 0], [1]])
-    there = made(text, Settings(width=11), "cpu")
+    there = made(text, Word2VecSettings(width=11), "cpu")
     ids, ends = there._part([(2, 4, 0.1, 0.1), (1, 2, 0.1, 0.1)])
     assert ids.tolist() == [6, 0, 1, 3, 4, 5]
     assert ends.tolist() == [2, 3, 6]
@@ -97,11 +97,13 @@ def test_a_row_that_is_seldom_moved_keeps_its_whole_step() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (Settings(deterministic=True), "--deterministic needs the processor"),
-        (Settings(loss="hierarchical"), "Hierarchical softmax needs the processor"),
+        (Word2VecSettings(deterministic=True), "--deterministic needs the processor"),
+        (Word2VecSettings(loss="hierarchical"), "Hierarchical softmax needs the processor"),
     ],
 )
-def test_settings_without_gpu_kernel_raise_user_error(settings: Settings, message: str) -> None:
+def test_settings_without_gpu_kernel_raise_user_error(
+    settings: Word2VecSettings, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         gpu.usable(select_runtime("cpu"), settings)
 
@@ -123,7 +125,7 @@ def test_windows_are_learnt_as_the_paper_says(method: str, width: int, monkeypat
     monkeypatch.setattr(gpu, "PROGRAMS", 1)
     monkeypatch.setattr(gpu, "PULL", 1e-9)
     text = small([[1, 2, 3, 4], [5], [6, 2]])
-    settings = Settings(method, width, window=1, negative=3, sample=0.0)  # type: ignore[arg-type]
+    settings = Word2VecSettings(method, width, window=1, negative=3, sample=0.0)  # type: ignore[arg-type]
     there = made(text, settings, "cuda", noise=2)
     x, y = there.inputs.cpu().double().numpy(), there.outputs.cpu().double().numpy()
     there.learn(*there._part(WHOLE), 0.1, 0.1, 0)
@@ -161,7 +163,7 @@ def test_pieces_are_learnt_as_fasttext_does(monkeypatch) -> None:  # type: ignor
     lists = [[word, *rng.integers(7, 40, size=5 * word).tolist()] for word in range(7)]
     ends = np.cumsum([len(rows) for rows in lists]).astype(np.int64)
     pieces = SubwordTables(ends, np.array([row for rows in lists for row in rows], np.int32), 36)
-    settings = Settings("fasttext", 11, window=1, negative=3, sample=0.0)
+    settings = Word2VecSettings("fasttext", 11, window=1, negative=3, sample=0.0)
     there = made(text, settings, "cuda", pieces, noise=2)
     x, y = there.inputs.cpu().double().numpy(), there.outputs.cpu().double().numpy()
     there.learn(*there._part(WHOLE), 0.1, 0.1, 0)
@@ -205,7 +207,7 @@ def test_the_text_may_pass_in_many_parts(monkeypatch) -> None:  # type: ignore[n
     monkeypatch.setattr("weft.vectors.word2vec.CHUNK_TOKENS", 30)
     text = small([[1, 2, 3, 4, 5]] * 100, 6)
     heard: list[int] = []
-    settings = Settings(width=11, epochs=2, threads=1, device="cuda")
+    settings = Word2VecSettings(width=11, epochs=2, threads=1, device="cuda")
     Word2VecTrainer(text, settings).run(heard.append)
     assert sum(heard) == 1000
     assert len(heard) > 8

@@ -51,10 +51,10 @@ def test_a_word_and_its_vector(vectors):
     assert vectors["pear"][0] == MATRIX[7, 0]
 
 
-@pytest.mark.parametrize("block", [1, 40, neighbours.BLOCK])
+@pytest.mark.parametrize("block", [1, 40, neighbours.BLOCK_SCORES])
 @pytest.mark.parametrize("k", [1, 4, 99])
 def test_neighbours_are_those_of_a_full_sort(vectors, monkeypatch, block, k):
-    monkeypatch.setattr(neighbours, "BLOCK", block)
+    monkeypatch.setattr(neighbours, "BLOCK_SCORES", block)
     scores = [(w, cosine(MATRIX[0], MATRIX[i])) for i, w in enumerate(WORDS)]
     same(vectors.neighbours("king", k), ranked(scores, ["king"])[:k])
     same(vectors.neighbours("king", k, ["fig"]), ranked(scores, ["king", "fig"])[:k])
@@ -167,7 +167,7 @@ def test_unknown_words_have_near_misses(vectors, monkeypatch):
         return plain(name, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_rapidfuzz)
-    assert str(vectors.unknown("qeen")) == message
+    assert str(vectors.unknown_word("qeen")) == message
 
 
 def test_subwords_leave_no_word_unknown():

@@ -15,7 +15,7 @@ from weft.vectors.corpus import Corpus
 from weft.vectors.kernels import fasttext, word2vec
 from weft.vectors.sampling import alias_table, huffman, keep
 from weft.vectors.subwords import all_ngrams, ngrams, word_and_ngrams
-from weft.vectors.word2vec import Settings, Word2VecTrainer, train_vectors
+from weft.vectors.word2vec import Word2VecSettings, Word2VecTrainer, train_vectors
 
 WORDS = ("the", "of", "naïve", "fox", "日本", "ab", "</s>", "quickly", "x", "über", "dog")
 
@@ -45,7 +45,7 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
     ids = np.concatenate(lines).astype(np.int32)
     counts = np.bincount(ids, minlength=len(WORDS)).astype(np.int64)
     corpus = Corpus(WORDS, counts, ids, np.cumsum([len(line) for line in lines]), len(ids))
-    settings = Settings(
+    settings = Word2VecSettings(
         method, width=width, window=3, negative=negative, rate=0.11, sample=0.05, threads=1,
         seed=5, loss=loss, shortest=2, longest=4, buckets=101,
     )  # fmt: skip
@@ -77,7 +77,14 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
 def test_rows_meet_as_matrices_do():
     from numba import njit
 
-    from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, scores, update_rows
+    from weft.vectors.kernels.simd import (
+        GROUP,
+        LANES,
+        ROWS_PER_REGISTER,
+        SCORES_PER_ROW,
+        scores,
+        update_rows,
+    )
 
     @njit
     def both(inputs, outputs, steps, found, gains):
@@ -85,11 +92,11 @@ def test_rows_meet_as_matrices_do():
         update_rows(inputs.ctypes.data, inputs.size, outputs.ctypes.data, steps, gains.ctypes.data)
 
     random = np.random.default_rng(2)
-    P, E = 3 * TOGETHER, 48
+    P, E = 3 * ROWS_PER_REGISTER, 48
     a = random.normal(size=(P, E)).astype(np.float32)
     b = random.normal(size=(GROUP, E)).astype(np.float32)
-    gains = random.normal(size=(P, ROOM)).astype(np.float32)
-    was_a, was_b, found = a.copy(), b.copy(), np.zeros((P, ROOM), np.float32)
+    gains = random.normal(size=(P, SCORES_PER_ROW)).astype(np.float32)
+    was_a, was_b, found = a.copy(), b.copy(), np.zeros((P, SCORES_PER_ROW), np.float32)
     addresses = [np.array([row.ctypes.data for row in table], np.int64) for table in (a, b)]
     both(*addresses, E // LANES, found, gains)
     np.testing.assert_allclose(found[:, :GROUP], was_a @ was_b.T, atol=1e-5)
@@ -108,10 +115,12 @@ def test_the_sigmoid_is_close_everywhere():
 
 def test_the_rate_falls_to_nearly_nothing_over_all_epochs():
     corpus = made(sentences=101)
-    learner = Word2VecTrainer(corpus, Settings(epochs=3, rate=0.5, threads=1, width=3))
+    learner = Word2VecTrainer(
+        corpus, Word2VecSettings(epochs=3, learning_rate=0.5, threads=1, width=3)
+    )
     chunks = list(learner._chunks(53))
     assert chunks[0][2] == 0.5
-    assert chunks[-1][3] == pytest.approx(0.5 * module.LEAST)
+    assert chunks[-1][3] == pytest.approx(0.5 * module.MIN_RATE_FRACTION)
     for one, two in itertools.pairwise(chunks):
         assert one[3] == two[2] > two[3]
     first, last, _, after = chunks[0]
@@ -121,7 +130,7 @@ def test_the_rate_falls_to_nearly_nothing_over_all_epochs():
 
 def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
     corpus = made(sentences=101)
-    learner = Word2VecTrainer(corpus, Settings(epochs=3, threads=1, width=3))
+    learner = Word2VecTrainer(corpus, Word2VecSettings(epochs=3, threads=1, width=3))
     runs = [(first, last) for first, last, *_ in learner._chunks(53)]
     assert len(runs) % 3 == 0
     epochs = [runs[i : i + len(runs) // 3] for i in range(0, len(runs), len(runs) // 3)]
@@ -130,7 +139,7 @@ def test_every_epoch_reads_the_whole_corpus_in_an_order_of_its_own():
         assert epoch != sorted(epoch)
     assert epochs[0] != epochs[1] != epochs[2]
     assert runs == [(first, last) for first, last, *_ in learner._chunks(53)]
-    other = Word2VecTrainer(corpus, Settings(epochs=3, threads=1, width=3, seed=2))
+    other = Word2VecTrainer(corpus, Word2VecSettings(epochs=3, threads=1, width=3, seed=2))
     assert runs != [(first, last) for first, last, *_ in other._chunks(53)]
 
 
@@ -188,7 +197,7 @@ def test_ngrams_are_fasttexts_and_the_same_compiled():
 
 @pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext"])
 def test_the_same_seed_and_threads_give_the_same_bytes(method, monkeypatch):
-    monkeypatch.setattr(module, "ROUND", 29)
+    monkeypatch.setattr(module, "ROUND_WORDS", 29)
     corpus = made(sentences=211)
 
     def run(**options):

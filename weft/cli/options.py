@@ -1,8 +1,8 @@
 """Options shared by several verbs, and the configuration built from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weft.predict import Predictor
     from weft.run.data import Data
 
+T = TypeVar("T", bound=str)
 Text = Annotated[str, typer.Option(help="Column of the text: a name or a position from 0.")]
 TextPair = Annotated[
     str, typer.Option(help="Column of the second text of a pair: a name or a position from 0.")
@@ -137,6 +138,16 @@ def _fit_columns(saved: "Sections", file: str, named: bool) -> dict[str, str | i
     if found != columns and not named and (table := table_layout(file, found)) is not None:
         typer.echo(f"{file}: {table.describe()}", err=True)
     return {key: "" if getattr(found, key) is None else getattr(found, key) for key in keys}
+
+
+def choose(value: str, choices: Sequence[T], what: str, option: str = "") -> T:
+    """Return the choice that a user named, or raise a UserError with the nearest one."""
+    from weft.errors import unknown_name
+
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise unknown_name(what, value, choices, option)
 
 
 def label_names(value: str) -> tuple[str, ...] | None:

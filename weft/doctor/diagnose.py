@@ -9,7 +9,7 @@ from weft.doctor.finding import (
     MAX_SHOWN_PLACES,
     Diagnosis,
     Finding,
-    Targets,
+    TargetLengths,
     agree,
     pluralise,
     sort_by_level,
@@ -108,14 +108,14 @@ def _count_labels(survey: Survey, kind: str) -> dict[str, dict[str, int]]:
     }
 
 
-def _target_lengths(survey: Survey, max_words: int) -> Targets | None:
+def _target_lengths(survey: Survey, max_words: int) -> TargetLengths | None:
     if survey.pairs is None:
         return None
     counts_by_split: dict[str, Mapping[int, int]] = {
         split.name: survey.pairs.lengths.get(split.name, {}) for split in survey.splits
     }
     lengths = {name: rows.length_stats(table, max_words) for name, table in counts_by_split.items()}
-    return Targets(lengths, rows.length_histogram(counts_by_split))
+    return TargetLengths(lengths, rows.length_histogram(counts_by_split))
 
 
 def _count_words(survey: Survey) -> dict[str, dict[str, tuple[int, int, float]]]:

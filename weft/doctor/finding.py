@@ -65,7 +65,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Targets:
+class TargetLengths:
     """Statistics of target texts."""
 
     lengths: dict[str, dict[str, float]]  # by split: words per target
@@ -84,7 +84,7 @@ class Diagnosis:
     labels: dict[str, dict[str, int]]  # by label, then by split
     scripts: dict[str, int]  # texts by their main script
     layers: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)  # by kind
-    targets: Targets | None = None  # if labels are target texts
+    targets: TargetLengths | None = None  # if labels are target texts
     # By side, then by split: words, distinct words, and the fraction absent from the first split.
     words: dict[str, dict[str, tuple[int, int, float]]] = field(default_factory=dict)
 

@@ -48,7 +48,7 @@ class Edit:
     file: str
 
 
-class _SourceWithBom(LineSource):
+class _RawSource(LineSource):
     """A source that keeps the byte order mark in its first line."""
 
     def _opening(self, raw: bytes) -> bytes:
@@ -94,7 +94,7 @@ def copy_with_edits(path: str, target: str, edits: list[Edit]) -> None:
     with atomic_write(target) as part, open_text(part, strip_compression(target)[1]) as out:
         binary = cast(io.TextIOWrapper, out).buffer
         dropped, document_start = False, b""  # start of a document whose first sentence is dropped
-        for number, raw in enumerate(_SourceWithBom(path).raw(), 1):
+        for number, raw in enumerate(_RawSource(path).raw(), 1):
             line = lines.get(number, "")
             if number in lines and line is None:
                 dropped = True

@@ -7,7 +7,7 @@ from weft.predict.predictor import Predictor
 from weft.tasks.annotation import Annotation
 from weft.text.example import Example, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_words
-from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
+from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, ConlluRow, Sentence
 
 KINDS = ("tags", "spans", "arcs")  # annotations that have a column
 
@@ -61,7 +61,9 @@ def sentence_of(annotation: Annotation, name: str) -> Sentence:
     after = zip(annotation.places, annotation.places[1:], strict=False)
     close = {i for i, ((_, end), (start, _)) in enumerate(after) if end == start}
     rows = [
-        Word(str(i + 1), _strip_breaks(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL)
+        ConlluRow(
+            str(i + 1), _strip_breaks(word), misc="SpaceAfter=No" if i in close else EMPTY_CELL
+        )
         for i, word in enumerate(annotation.words)
     ]
     return Sentence((f"# sent_id = {name}", f"# text = {_strip_breaks(text)}", *rows))

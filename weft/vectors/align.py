@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from weft.vectors.neighbours import nearest, unit
 if TYPE_CHECKING:
     from weft.vectors.store import Vectors
 
-MOST = 200_000  # words of each side that are compared, the most frequent ones
-NEAR = 10  # neighbours whose mean cosine tells a hub
-FREQUENT = 15_000  # words whose translations refine the rotation: rare ones mislead
+MAX_WORDS = 200_000  # words of each side that are compared, the most frequent ones
+HUB_NEIGHBOURS = 10  # neighbours whose mean cosine tells a hub
+REFINEMENT_WORDS = 15_000  # words whose translations refine the rotation: rare ones mislead
 VALIDATION_WORDS = 10_000  # words whose translations tell whether a round helped
 
 
@@ -51,9 +51,11 @@ class Alignment:
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Source vectors (V, E) in the target's space; a rotation alone keeps their lengths."""
         if self.shift is None or self.base is None:
-            return np.asarray(rows, np.float32) @ self.rotation
+            rotated: np.ndarray = np.asarray(rows, np.float32) @ self.rotation
+            return rotated
         rows = unit(rows) if self.normalised else np.asarray(rows, np.float32)
-        return (rows - self.shift) @ self.rotation + self.base
+        moved: np.ndarray = (rows - self.shift) @ self.rotation + self.base
+        return moved
 
 
 def align(
@@ -64,7 +66,7 @@ def align(
     normalise: bool = True,
     centre: bool = False,
     refine: int = 0,
-    most: int = MOST,
+    max_words: int = MAX_WORDS,
 ) -> Alignment:
     """The rotation that brings the pairs together best.
 
@@ -82,7 +84,7 @@ def align(
     best = found = _fit(source, target, rows, normalise, centre)
     rounds: list[Round] = []
     for number in range(refine + 1 if refine else 0):
-        space = Space(source, target, found, most)
+        space = Space(source, target, found, max_words)
         rounds.append(Round(len(rows), space.nearness()))
         if rounds[-1].nearness >= max(one.nearness for one in rounds):
             best = found
@@ -95,7 +97,8 @@ def align(
 def procrustes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The orthogonal W (E, E) that makes x W nearest to y, both (P, E) (Schönemann 1966)."""
     left, _, right = np.linalg.svd(x.T.astype(np.float64) @ y)
-    return (left @ right).astype(np.float32)
+    rotation: np.ndarray = (left @ right).astype(np.float32)
+    return rotation
 
 
 def identical(source: Vectors, target: Vectors) -> list[tuple[str, str]]:
@@ -111,28 +114,30 @@ class Space:
     """
 
     def __init__(
-        self, source: Vectors, target: Vectors, alignment: Alignment, most: int = MOST
+        self, source: Vectors, target: Vectors, alignment: Alignment, max_words: int = MAX_WORDS
     ) -> None:
         self.source, self.target = source, target
-        self.x = unit(alignment.apply(source.matrix[:most]))  # (V, E)
-        self.y = unit(np.asarray(target.matrix[:most]))  # (V, E)
+        self.x = unit(alignment.apply(source.matrix[:max_words]))  # (V, E)
+        self.y = unit(np.asarray(target.matrix[:max_words]))  # (V, E)
 
     @cached_property
     def source_hubs(self) -> np.ndarray:
         """(V,) mean cosine of each source word with its nearest target words."""
-        return _nearest(self.y, self.x, NEAR)[1].mean(1)
+        hubs: np.ndarray = _nearest(self.y, self.x, HUB_NEIGHBOURS)[1].mean(1)
+        return hubs
 
     @cached_property
     def target_hubs(self) -> np.ndarray:
         """(V,) mean cosine of each target word with its nearest source words."""
-        return _nearest(self.x, self.y, NEAR)[1].mean(1)
+        hubs: np.ndarray = _nearest(self.x, self.y, HUB_NEIGHBOURS)[1].mean(1)
+        return hubs
 
     def rank(self, rows: np.ndarray, k: int, csls: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Target rows and scores (Q, k), best first, for some source rows."""
         if not csls:
             return _nearest(self.y, self.x[rows], k)
         ids, scores = _csls(self.y, self.target_hubs, self.x[rows], k)
-        hubs = _nearest(self.y, self.x[rows], NEAR)[1].mean(1)
+        hubs = _nearest(self.y, self.x[rows], HUB_NEIGHBOURS)[1].mean(1)
         return ids, scores - hubs[:, None]
 
     def translate(
@@ -149,7 +154,7 @@ class Space:
             for row in zip(ids.tolist(), scores.tolist(), strict=True)
         ]
 
-    def mutual(self, frequent: int = FREQUENT) -> np.ndarray:
+    def mutual(self, frequent: int = REFINEMENT_WORDS) -> np.ndarray:
         """(P, 2) rows of the frequent words that are each other's best translation."""
         there = _csls(self.y, self.target_hubs, self.x[:frequent], 1)[0][:, 0]
         back = _csls(self.x, self.source_hubs, self.y[:frequent], 1)[0][:, 0]
@@ -179,7 +184,7 @@ class Precision:
     def coverage(self) -> float:
         return self.found / self.words
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         figures = {f"precision@{k}": figure.to_json() for k, figure in self.at.items()}
         return {
             **figures,

@@ -4,7 +4,7 @@ B rows   T steps   E embedding width   H width of a text's vector   V vocabulary
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from weft.train.settings import Settings
 from weft.train.state import Progress, TrainState
 
 FORMAT = 1
+ModelOptions = Mapping[str, Any]  # arguments of Denoising or SequenceToItself
 SPECIAL = 2  # PAD and UNK are no words of a bag
 ADAM = Settings(optimiser="adam", learning_rate=1e-3, epochs=20, clip_norm=5.0)
 
@@ -117,12 +118,13 @@ class SequenceToItself(nn.Module):
     def vector(self, source: Padded) -> Tensor:
         """(B, H) the state that has read everything, <end> included."""
         read = Padded(_append_eos(source, self.end, 1), source.lengths + 1)
-        return self.pool(self.encoder(self.table(read)))[0]
+        vector: Tensor = self.pool(self.encoder(self.table(read)))[0]
+        return vector
 
     def forward(self, source: Padded) -> Tensor:
         twice = Padded(self._twice(source), 2 * source.lengths + 1)
         states = self.encoder(self.table(twice)).data[self._writing(source)]  # (M, H)
-        scores = self.head(states)
+        scores: Tensor = self.head(states)
         return scores
 
     def losses(self, scores: Tensor, source: Padded) -> Tensor:
@@ -160,7 +162,7 @@ class Autoencoder:
     """A trained auto-encoder with everything between a text and its vector."""
 
     kind: str
-    options: dict[str, Any]  # what its model was built with, beside the vocabulary's size
+    options: ModelOptions  # of its model, besides the vocabulary size
     model: Denoising | SequenceToItself
     indexer: Indexer
     runtime: Runtime
@@ -237,14 +239,14 @@ def denoising(
     *,
     width: int = 100,
     noise: float = 0.3,
-    size: int = 10_000,
-    minimum: int = 2,
+    vocab_size: int = 10_000,
+    min_count: int = 2,
     settings: Settings = ADAM,
     device: str = "auto",
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Autoencoder:
     """Learn a denoising auto-encoder of the texts' bags of words."""
-    indexer = Indexer(Word(vocab_size=size, min_count=minimum).train(texts))
+    indexer = Indexer(Word(vocab_size=vocab_size, min_count=min_count).train(texts))
     options = {"width": width, "noise": noise}
     return _train("denoising", options, texts, indexer, settings, device, watch)
 
@@ -255,15 +257,17 @@ def sequence(
     width: int = 100,
     hidden: int = 128,
     dropout: float = 0.0,
-    limit: int = 100,
-    size: int = 10_000,
-    minimum: int = 2,
+    max_tokens: int = 100,
+    vocab_size: int = 10_000,
+    min_count: int = 2,
     settings: Settings = ADAM,
     device: str = "auto",
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Autoencoder:
-    """Learn a sequence auto-encoder of the texts, each cut to its first `limit` words."""
-    indexer = Indexer(Word(vocab_size=size, min_count=minimum).train(texts), limit=limit)
+    """Learn a sequence auto-encoder of the texts, each cut to its first `max_tokens` words."""
+    indexer = Indexer(
+        Word(vocab_size=vocab_size, min_count=min_count).train(texts), limit=max_tokens
+    )
     options = {"width": width, "hidden": hidden, "dropout": dropout}
     return _train("sequence", options, texts, indexer, settings, device, watch)
 
@@ -280,7 +284,7 @@ class _Rebuild:
 
 def _train(
     kind: str,
-    options: dict[str, Any],
+    options: ModelOptions,
     texts: Sequence[str],
     indexer: Indexer,
     settings: Settings,
@@ -323,7 +327,7 @@ def _noise_fractions(store: TokenStore, size: int) -> np.ndarray:
     return held / max(len(store), 1)
 
 
-def _append_eos(source: Padded, end: int, room: int) -> Tensor:
-    """Rows with `end` after their last word and zeros to the right, `room` steps wider."""
-    wide = F.pad(source.data.masked_fill(~source.mask, 0), (0, room))  # (B, T + room)
+def _append_eos(source: Padded, end: int, extra: int) -> Tensor:
+    """Rows with `end` after their last word and zeros to the right, `extra` steps wider."""
+    wide = F.pad(source.data.masked_fill(~source.mask, 0), (0, extra))  # (B, T + extra)
     return wide.scatter(1, source.lengths.to(wide.device)[:, None], end)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +23,17 @@ from weft.machine import available_cpus
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
 
-MEMORY = 2**30  # bytes that counting may take, beside the corpus
+DEFAULT_MEMORY_BYTES = 2**30  # bytes that counting may take, beside the corpus
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("weight", np.float32)])
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64)])
-FULL = 0.7  # of a table's slots; above it, finding a free one takes long
-TOGETHER = 4  # parts that are summed at once, at most
-STEP = 2**20  # words counted between two reports
-LINE = 8  # float64 cells of a cache line
+MAX_LOAD = 0.7  # of a table's slots; above it, finding a free one takes long
+PARTS_AT_ONCE = 4  # parts that are summed at once, at most
+REPORT_WORDS = 2**20  # words counted between two reports
+CACHE_LINE_CELLS = 8  # float64 cells of a cache line
+
+
+_Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+_Tables = tuple[tuple[int, int], _Arrays, _Arrays, int]  # of a thread: dense block, hashed table
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def cooccurrences(
     window: int = 10,
     *,
     threads: int = 0,
-    memory: int = MEMORY,
+    memory: int = DEFAULT_MEMORY_BYTES,
     folder: Path | None = None,
     watch: Callable[[float], None] = lambda share: None,
 ) -> Cooccurrences:
@@ -71,13 +75,13 @@ def cooccurrences(
     if not words:
         raise UserError("The corpus holds no words to count pairs of. Lower the minimum count.")
     parts, slots = _layout(words * window, window, threads, memory)
-    block = _Block.fitting(len(corpus.words), memory // 4)
+    block = _DenseBlock.fitting(len(corpus.words), memory // 4)
     counters = [
         _Counter(corpus, window, (i, threads), block, (parts, slots), folder)
         for i in range(threads)
     ]
     with ThreadPoolExecutor(threads) as pool:
-        for stop in [*range(STEP, words, STEP), words]:
+        for stop in [*range(REPORT_WORDS, words, REPORT_WORDS), words]:
             list(pool.map(_Counter.count, counters, [stop] * threads))
             watch(stop / words)
         list(pool.map(_Counter.pour, counters))
@@ -88,13 +92,13 @@ def cooccurrences(
 def _layout(events: int, window: int, threads: int, memory: int) -> tuple[int, int]:
     """Parts of each thread's table and slots of a part."""
     # Half of the memory is for tables. Summing a part takes four times its entries; should no two
-    # events have met in a table, TOGETHER parts at once still fit into the other half.
+    # events have met in a table, PARTS_AT_ONCE parts at once still fit into the other half.
     entries = ENTRY.itemsize * events
-    parts = max(8, -(-8 * TOGETHER * entries // memory))
+    parts = max(8, -(-8 * PARTS_AT_ONCE * entries // memory))
     slots = min(memory // 2 // ENTRY.itemsize, 2 * threads * events) // threads // parts
-    least = 2 * window + 8  # room for one window above FULL, and for what any hash does unevenly
+    least = 2 * window + 8  # for one window above MAX_LOAD, and for an uneven hash
     if memory // 2 // ENTRY.itemsize // threads // parts < 2 * least:
-        needed = (64 * TOGETHER * entries * ENTRY.itemsize * threads * least) ** 0.5
+        needed = (64 * PARTS_AT_ONCE * entries * ENTRY.itemsize * threads * least) ** 0.5
         raise UserError(
             f"{memory / 2**20:.0f} MB is too little to count pairs in: {events / window:,.0f} "
             f"words with a window of {window} need {needed / 2**20 + 1:.0f} MB."
@@ -103,7 +107,7 @@ def _layout(events: int, window: int, threads: int, memory: int) -> tuple[int, i
 
 
 @dataclass(frozen=True)
-class _Block:
+class _DenseBlock:
     """Cells for the pairs (i, j ≥ i) of frequent words: those whose ranks have a small product."""
 
     rows: np.ndarray  # (V,) pair (i, j) has the cell rows[i] + j
@@ -111,7 +115,7 @@ class _Block:
     cells: np.ndarray
 
     @classmethod
-    def fitting(cls, size: int, memory: int) -> "_Block":
+    def fitting(cls, size: int, memory: int) -> "_DenseBlock":
         """The largest block that takes no more than so many bytes."""
         low, high = 0, size * size
         while low < high:
@@ -123,10 +127,13 @@ class _Block:
         reach = cls._reach(size, low)
         rows, total = np.zeros(size, np.int64), 0
         for i in np.flatnonzero(reach > np.arange(size)):
-            # Rows are set so that a multiple of LINE begins a cache line: threads share none.
-            rows[i] = -(-total // LINE) * LINE - i // LINE * LINE
+            # Rows start at cache lines, so that threads share none.
+            rows[i] = (
+                -(-total // CACHE_LINE_CELLS) * CACHE_LINE_CELLS
+                - i // CACHE_LINE_CELLS * CACHE_LINE_CELLS
+            )
             total = rows[i] + reach[i]
-        return cls(rows, reach, np.zeros(total + LINE))
+        return cls(rows, reach, np.zeros(total + CACHE_LINE_CELLS))
 
     @staticmethod
     def _reach(size: int, product: int) -> np.ndarray:
@@ -135,7 +142,7 @@ class _Block:
     @classmethod
     def _cells(cls, size: int, product: int) -> int:
         wide = cls._reach(size, product) - np.arange(size)
-        return int(wide[wide > 0].sum()) + 2 * LINE * int((wide > 0).sum())
+        return int(wide[wide > 0].sum()) + 2 * CACHE_LINE_CELLS * int((wide > 0).sum())
 
 
 class _Counter:
@@ -146,16 +153,16 @@ class _Counter:
         corpus: "Corpus",
         window: int,
         who: tuple[int, int],
-        block: _Block,
+        block: _DenseBlock,
         shape: tuple[int, int],
         folder: Path | None,
     ):
         self.corpus, self.who = corpus, who
-        self.block: _Block | None = block
+        self.block: _DenseBlock | None = block
         self.shares = np.r_[0.0, 1 / np.arange(1, window + 1)]
         self.table = np.zeros(shape, ENTRY)  # (P, slots)
         self.used = np.zeros(shape[0], np.int64)
-        self.limit = int(FULL * shape[1])
+        self.max_used = int(MAX_LOAD * shape[1])
         self.place = np.zeros(2, np.int64)
         self.file = tempfile.TemporaryFile(dir=folder)
         self.runs: list[list[tuple[int, int]]] = [[] for _ in range(shape[0])]  # (offset, entries)
@@ -165,7 +172,7 @@ class _Counter:
         from weft.vectors.kernels import cooccurrence as kernels
 
         ids, ends = np.asarray(self.corpus.ids), np.asarray(self.corpus.ends)
-        given = (ids, ends, self.place, stop, self.shares, *self._places())
+        given = (ids, ends, self.place, stop, self.shares, *self._tables())
         while not kernels.count(*given):
             self._spill()
 
@@ -174,7 +181,7 @@ class _Counter:
         from weft.vectors.kernels import cooccurrence as kernels
 
         self.place[:] = 0
-        while not kernels.flush(self.place, *self._places()):
+        while not kernels.flush(self.place, *self._tables()):
             self._spill()
         self.block = None
         self.file.flush()
@@ -186,15 +193,15 @@ class _Counter:
             yield np.frombuffer(raw, ENTRY)
         yield self._used_entries(part)
 
-    def _places(self) -> tuple[Any, ...]:
+    def _tables(self) -> _Tables:
         block, table = self.block, self.table
         assert block is not None
         dense = (block.rows, block.reach, block.cells)
-        return self.who, dense, (table["key"], table["value"], self.used), self.limit
+        return self.who, dense, (table["key"], table["value"], self.used), self.max_used
 
     def _spill(self) -> None:
         """Write out the parts that are nearly full: the others will be so soon."""
-        for part in np.flatnonzero(self.used >= 0.9 * self.limit).tolist():
+        for part in np.flatnonzero(self.used >= 0.9 * self.max_used).tolist():
             self.runs[part].append((self.file.tell(), int(self.used[part])))
             self.file.write(self._used_entries(part).tobytes())
             self.table[part] = 0
@@ -202,7 +209,8 @@ class _Counter:
 
     def _used_entries(self, part: int) -> np.ndarray:
         row = self.table[part]
-        return row[row["key"] > 0]
+        entries: np.ndarray = row[row["key"] > 0]
+        return entries
 
 
 def _written(
@@ -214,8 +222,8 @@ def _written(
 ) -> Cooccurrences:
     """All parts summed, one after the other, in the file that is kept."""
     file, pairs = tempfile.TemporaryFile(dir=folder), 0
-    for start in parts[::TOGETHER]:
-        some = parts[start : start + TOGETHER]
+    for start in parts[::PARTS_AT_ONCE]:
+        some = parts[start : start + PARTS_AT_ONCE]
         for summed in pool.map(_sum_duplicates, some, [counters] * len(some)):
             file.write(summed.tobytes())
             pairs += len(summed)

@@ -19,9 +19,10 @@ from weft.errors import UserError
 from weft.text.line_source import LineSource
 from weft.vectors.tokenise import Chunks, NotText
 
-Words = Literal["whitespace", "words"]
+TokenizerName = Literal["whitespace", "words"]
+TOKENIZERS: tuple[TokenizerName, ...] = ("words", "whitespace")
 
-BLOCK = 1 << 24  # bytes of text at a time
+BLOCK_BYTES = 1 << 24  # bytes of text at a time
 _PIECE = 1 << 22  # ids at a time, when they are renumbered
 
 
@@ -48,40 +49,40 @@ class Corpus:
 def corpus(
     paths: Sequence[str | Path],
     *,
-    minimum: int = 5,
-    size: int = 0,
+    min_count: int = 5,
+    vocab_size: int = 0,
     lowercase: bool = True,
-    words: Words = "words",
-    longest: int = 10_000,
+    tokenizer: TokenizerName = "words",
+    max_words: int = 10_000,
     folder: Path | None = None,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Corpus:
-    """Read texts, a sentence a line, and number their words; rare words are left out.
+    """Read texts, one sentence per line, and number their words; rare words are dropped.
 
-    `words` cuts like the `word` tokenizer; `whitespace` takes what stands between spaces as it
-    is. Files may be packed (.gz, .xz), and "-" is standard input. The ids are kept in `folder`,
-    or in a temporary file that goes when the corpus does.
+    The tokenizer `words` splits like the `word` tokenizer, `whitespace` at spaces only. Lines of
+    more than `max_words` are split. Files may be compressed (.gz, .xz); "-" is standard input. The
+    ids are stored in `folder`, or in a temporary file that is deleted with the corpus.
     """
-    if minimum < 1 or size < 0 or longest < 2:
+    if min_count < 1 or vocab_size < 0 or max_words < 2:
         raise UserError(
-            "A corpus needs 'minimum' of 1 or more, 'size' of 0 or more and 'longest' of 2 or "
-            f"more; got {minimum}, {size} and {longest}."
+            "A corpus needs min_count of 1 or more, vocab_size of 0 or more and max_words of 2 or "
+            f"more; got {min_count}, {vocab_size} and {max_words}."
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    chunks = Chunks(words, lowercase)
+    chunks = Chunks(tokenizer, lowercase)
     with tempfile.TemporaryFile(dir=folder) as raw:
-        cuts = _number_tokens([str(path) for path in paths], chunks, longest, raw, watch)
+        cuts = _number_tokens([str(path) for path in paths], chunks, max_words, raw, watch)
         if not chunks.total:
-            raise UserError(
-                f"{_name_of(paths)}: there is no word in it. Give text, a sentence a line."
-            )
-        kept, counts, places = rank_by_frequency(list(chunks.numbers), chunks.counts, minimum, size)
+            raise UserError(f"{_name_of(paths)}: no words in it. Pass text, one sentence per line.")
+        kept, counts, places = rank_by_frequency(
+            list(chunks.numbers), chunks.counts, min_count, vocab_size
+        )
         if not kept:
             most = int(chunks.counts.max())
             raise UserError(
-                f"{_name_of(paths)}: no word occurs {minimum} times; the most frequent one does "
-                f"{most}. Lower the minimum count (--min-count), or give more text."
+                f"{_name_of(paths)}: no word occurs {min_count} times; the most frequent one does "
+                f"{most}. Lower --min-count, or add text."
             )
         ids, ends = renumber(raw, cuts, places, folder)
     return Corpus(tuple(kept), counts, ids, ends, chunks.total)
@@ -90,7 +91,7 @@ def corpus(
 def _number_tokens(
     paths: list[str],
     chunks: Chunks,
-    longest: int,
+    max_words: int,
     into: IO[bytes],
     watch: Callable[[int], None],
 ) -> np.ndarray:
@@ -100,7 +101,7 @@ def _number_tokens(
         line = 1
         for block in _blocks(path):
             try:
-                ids, ends = chunks.read(block, longest)
+                ids, ends = chunks.read(block, max_words)
             except NotText as error:
                 raise _bad(path, line, block, error.chunk) from error
             cuts.append(ends + into.tell() // 4)
@@ -122,7 +123,7 @@ def _blocks(path: str) -> Iterator[bytes]:
     for line in LineSource(path).raw():
         held.append(line)
         size += len(line)
-        if size >= BLOCK:
+        if size >= BLOCK_BYTES:
             yield b"".join(held)
             held, size = [], 0
     if held:
@@ -150,10 +151,10 @@ def _name_of(paths: Sequence[str | Path]) -> str:
 
 
 def rank_by_frequency(
-    names: Sequence[str], counts: np.ndarray, minimum: int, size: int
+    names: Sequence[str], counts: np.ndarray, min_count: int, size: int
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Kept words and their counts by frequency, and the new number of each old one, or −1."""
-    often = np.flatnonzero(counts >= minimum)
+    often = np.flatnonzero(counts >= min_count)
     order = sorted(often.tolist(), key=lambda i: (-counts[i], names[i]))
     order = order[: size or None]
     places = np.full(len(counts), -1, np.int32)

@@ -6,7 +6,7 @@ V words   E width of a vector   Q analogies
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.vectors.store import Vectors
 
 METHODS: dict[str, str] = {"add": "3CosAdd", "multiply": "3CosMul"}  # as they are written
-DIGITS = 7  # of a cosine of 32-bit numbers
+COSINE_DIGITS = 7  # of a cosine of 32-bit numbers
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Similarity:
     def coverage(self) -> float:
         return self.found / self.pairs
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "list": self.name,
             "kind": "similarity",
@@ -68,7 +68,7 @@ class Section:
     def coverage(self) -> float:
         return self.found / self.questions
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "accuracy": self.accuracy.to_json(),
             "questions": self.questions,
@@ -87,7 +87,7 @@ class Analogies:
     kinds: tuple[Section, ...]  # semantic and syntactic
     sections: tuple[Section, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "list": self.name,
             "kind": "analogies",
@@ -103,17 +103,17 @@ def evaluate(
     listed: Pairs | Questions,
     *,
     method: Method = "add",
-    restrict: int = 0,
+    max_words: int = 0,
     fold: bool = True,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Similarity | Analogies:
-    """Measure vectors with a list of either kind.
+    """Evaluate vectors on a list of either kind.
 
-    `restrict` leaves only the first words, the most frequent in most files. With `fold`, words are
+    `max_words` keeps only the first words, the most frequent in most files. With `fold`, words are
     the same in whatever case they are written, and the first spelling has the vector.
     """
-    known = _Lookup(vectors, restrict, fold)
+    known = _Lookup(vectors, max_words, fold)
     if isinstance(listed, Pairs):
         return _similarity(known, listed, resamples, seed)
     if method not in METHODS:
@@ -124,10 +124,10 @@ def evaluate(
 class _Lookup:
     """The words that take part, and how they are looked up."""
 
-    def __init__(self, vectors: Vectors, restrict: int, fold: bool) -> None:
+    def __init__(self, vectors: Vectors, max_words: int, fold: bool) -> None:
         self.vectors, self.fold = vectors, fold
         words = vectors.words
-        self.count = min(restrict or len(words), len(words))
+        self.count = min(max_words or len(words), len(words))
         self.keys: list[str] = [self.key(words[i]) for i in range(self.count)]
         self.spellings: dict[str, list[int]] = {}  # key -> rows, the first one counts
         for i, key in enumerate(self.keys):
@@ -170,7 +170,7 @@ def _similarity(known: _Lookup, listed: Pairs, resamples: int, seed: int) -> Sim
             continue
         size = float(np.linalg.norm(a) * np.linalg.norm(b))
         # Cosines that are equal to the precision of the vectors are ties, not dust.
-        scores.append(round(float(a @ b) / size, DIGITS) if size else 0.0)
+        scores.append(round(float(a @ b) / size, COSINE_DIGITS) if size else 0.0)
         gold.append(score)
         composed += made_a or made_b
     measure = RegressionMetric()

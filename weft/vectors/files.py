@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.vectors.store import Vectors
 
 _SPACE = re.compile(rb"[\x00-\x20\x7f]")  # what ends a word, or looks binary, in those formats
-_TOGETHER = 1000  # rows formatted at once
+_CHUNK_ROWS = 1000  # rows formatted at once
 _SKIPGRAM, _NEGATIVE = 2, 2  # fastText's numbers for its model and loss
 # What fastText itself starts from; a reader needs a value, and these change no vector.
 _DEFAULTS = {
@@ -102,10 +102,10 @@ def _text(vectors: Vectors, stream: IO[bytes]) -> None:
 
 def _glove(vectors: Vectors, stream: IO[bytes]) -> None:
     matrix = vectors.matrix
-    for begin in range(0, len(vectors), _TOGETHER):
+    for begin in range(0, len(vectors), _CHUNK_ROWS):
         # The shortest decimals that give back the same 32-bit number.
-        rows = np.asarray(matrix[begin : begin + _TOGETHER], np.float32).astype(str)
-        words = vectors.words[begin : begin + _TOGETHER]
+        rows = np.asarray(matrix[begin : begin + _CHUNK_ROWS], np.float32).astype(str)
+        words = vectors.words[begin : begin + _CHUNK_ROWS]
         for word, row in zip(words, rows.tolist(), strict=True):
             stream.write(word_bytes(word) + b" " + " ".join(row).encode() + b"\n")
 
@@ -143,8 +143,8 @@ def _fasttext(vectors: Vectors, stream: IO[bytes]) -> None:
 
 def _matrix(stream: IO[bytes], matrix: np.ndarray) -> None:
     stream.write(fasttext_bin.SHAPE.pack(False, *matrix.shape))
-    for begin in range(0, len(matrix), _TOGETHER):
-        stream.write(np.ascontiguousarray(matrix[begin : begin + _TOGETHER], "<f4").tobytes())
+    for begin in range(0, len(matrix), _CHUNK_ROWS):
+        stream.write(np.ascontiguousarray(matrix[begin : begin + _CHUNK_ROWS], "<f4").tobytes())
 
 
 def _bin(vectors: Vectors, stream: IO[bytes]) -> None:
@@ -154,7 +154,7 @@ def _bin(vectors: Vectors, stream: IO[bytes]) -> None:
 
 
 def _arrays(vectors: Vectors) -> dict[str, np.ndarray]:
-    about: dict[str, Any] = {"format": 1, "record": vectors.record}
+    about: dict[str, object] = {"format": 1, "record": vectors.record}
     arrays = {"matrix": vectors.matrix, "words": encode_words(list(vectors.words))}
     if vectors.counts is not None:
         arrays["counts"] = np.asarray(vectors.counts, np.int64)
@@ -167,7 +167,7 @@ def _arrays(vectors: Vectors) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Numbers of NumPy as JSON knows them; anything else as it is written."""
     return value.item() if isinstance(value, np.generic) else str(value)
 

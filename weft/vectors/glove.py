@@ -1,8 +1,8 @@
 """GloVe (Pennington et al., 2014): vectors whose products are the logarithms of counts.
 
 It minimises Σ f(x) (w·c + b + b' − log x)² over all pairs that occur, where x is a pair's weighted
-count and f(x) = (x / most)^power up to 1, by AdaGrad as in the authors' program: the squared steps,
-rate included, are summed from 1 on. What it gives back is w + c.
+count and f(x) = (x / x_max)^power up to 1, by AdaGrad as in the authors' program: the squared
+steps, learning rate included, are summed from 1 on. The vectors are w + c.
 
 V words   E width   T threads
 """
@@ -19,13 +19,13 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.machine import available_cpus
-from weft.vectors.cooccurrence import MEMORY, Cooccurrences, cooccurrences
+from weft.vectors.cooccurrence import DEFAULT_MEMORY_BYTES, Cooccurrences, cooccurrences
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
     from weft.vectors.store import Vectors
 
-BLOCK = 2**18  # pairs that are shuffled together; the blocks come in a new order each epoch
+BLOCK_PAIRS = 2**18  # pairs that are shuffled together; the blocks come in a new order each epoch
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Factors:
     @property
     def sum(self) -> np.ndarray:
         """(V, E) w + c, which the paper finds a little better than w."""
-        return self.vectors[:, 0, 0] + self.vectors[:, 1, 0]
+        total: np.ndarray = self.vectors[:, 0, 0] + self.vectors[:, 1, 0]
+        return total
 
 
 def glove(
@@ -56,18 +57,18 @@ def glove(
     width: int = 100,
     window: int = 10,
     epochs: int = 15,
-    rate: float = 0.05,
+    learning_rate: float = 0.05,
     power: float = 0.75,
-    most: float = 100.0,
+    x_max: float = 100.0,
     threads: int = 0,
     seed: int = 1,
-    memory: int = MEMORY,
+    memory: int = DEFAULT_MEMORY_BYTES,
     folder: Path | None = None,
     watch: Callable[[str, float], None] = lambda what, share: None,
 ) -> "Vectors":
     """Count the pairs of a corpus and factorise their matrix.
 
-    The same seed and number of threads give the same bytes. `most` is meant for billions of words;
+    The same seed and number of threads give the same bytes. `x_max` is meant for billions of words;
     with some millions, 10 is better. `watch` hears what is being done and how much of that, from 0
     to 1, is behind.
     """
@@ -91,16 +92,24 @@ def glove(
         costs[epoch:] = [cost]
 
     factors = factorise(
-        pairs, width, epochs, rate, power, most, threads=threads, seed=seed, watch=on_epoch
+        pairs,
+        width,
+        epochs,
+        learning_rate,
+        power,
+        x_max,
+        threads=threads,
+        seed=seed,
+        watch=on_epoch,
     )
     record = {
         "method": "glove",
         "width": width,
         "window": window,
         "epochs": epochs,
-        "rate": rate,
+        "learning_rate": learning_rate,
         "power": power,
-        "most": most,
+        "x_max": x_max,
         "threads": threads,
         "seed": seed,
         "read": corpus.total,
@@ -117,13 +126,13 @@ def factorise(
     pairs: Cooccurrences,
     width: int = 100,
     epochs: int = 15,
-    rate: float = 0.05,
+    learning_rate: float = 0.05,
     power: float = 0.75,
-    most: float = 100.0,
+    x_max: float = 100.0,
     *,
     threads: int = 0,
     seed: int = 1,
-    block: int = BLOCK,
+    block: int = BLOCK_PAIRS,
     watch: Callable[[int, float, float], None] = lambda epoch, share, cost: None,
 ) -> Factors:
     """Fit vectors to counted pairs; `watch` hears the epoch, its share done and its mean cost.
@@ -131,7 +140,16 @@ def factorise(
     In a stage each thread has words and contexts of its own, so none waits for a lock and none
     overwrites another's step: unlike Hogwild, the result does not depend on who was faster.
     """
-    _check(pairs, {"width": width, "epochs": epochs, "rate": rate, "power": power, "most": most})
+    _check(
+        pairs,
+        {
+            "width": width,
+            "epochs": epochs,
+            "learning_rate": learning_rate,
+            "power": power,
+            "x_max": x_max,
+        },
+    )
     threads = threads or available_cpus()
     factors = Factors.fresh(pairs.size, width, seed)
     starts = np.arange(0, len(pairs), block)
@@ -139,19 +157,21 @@ def factorise(
         for epoch in range(epochs):
             random = np.random.Generator(np.random.PCG64([seed, epoch]))
             blocks = [
-                _Block(pairs, int(start), block, int(random.integers(2**63)), threads, power, most)
+                _PairBlock(
+                    pairs, int(start), block, int(random.integers(2**63)), threads, power, x_max
+                )
                 for start in random.permutation(starts)
             ]
             cost, steps = 0.0, 0
             for at in range(0, len(blocks), threads):
                 some = blocks[at : at + threads]
-                lots = list(pool.map(_Block.arrange_pairs, some))
-                cost += _stages(lots, factors, rate, threads, pool)
+                lots = list(pool.map(_PairBlock.arrange_pairs, some))
+                cost += _stages(lots, factors, learning_rate, threads, pool)
                 steps += sum(int(lot.begins[-1]) for lot in lots)
                 if not math.isfinite(cost):
                     raise UserError(
-                        f"GloVe's cost became {cost} in epoch {epoch + 1} with the rate {rate:g}. "
-                        f"Use a lower one: 0.05 is usual."
+                        f"GloVe's cost became {cost} in epoch {epoch + 1} with learning rate "
+                        f"{learning_rate:g}. Use a lower one: 0.05 is usual."
                     )
                 watch(epoch, min(1.0, (at + threads) / len(blocks)), cost / steps)
     return factors
@@ -166,7 +186,7 @@ class _Lots:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _PairBlock:
     """A run of pairs with everything that decides the order they come in."""
 
     source: Cooccurrences
@@ -175,7 +195,7 @@ class _Block:
     seed: int
     threads: int
     power: float
-    most: float
+    x_max: float
 
     def arrange_pairs(self) -> _Lots:
         from weft.vectors.kernels import glove as kernels
@@ -184,13 +204,17 @@ class _Block:
         kinds = (np.int32, np.int32, np.float32, np.float32)
         out = tuple(np.empty(2 * len(read), kind) for kind in kinds)
         columns = (read["first"], read["second"], read["weight"])
-        settings = (self.seed, self.threads, self.power, self.most)
+        settings = (self.seed, self.threads, self.power, self.x_max)
         begins = kernels.arrange(*columns, *settings, out)
         return _Lots(tuple(column[: begins[-1]] for column in out), begins)
 
 
 def _stages(
-    lots: list[_Lots], factors: Factors, rate: float, threads: int, pool: ThreadPoolExecutor
+    lots: list[_Lots],
+    factors: Factors,
+    learning_rate: float,
+    threads: int,
+    pool: ThreadPoolExecutor,
 ) -> float:
     """Do the updates of some blocks, stage by stage; the sum of their costs."""
     from weft.vectors.kernels import glove as kernels
@@ -199,7 +223,9 @@ def _stages(
         cost = 0.0
         for one in lots:
             begin, end = one.begins[mine : mine + 2].tolist()
-            cost += kernels.update(begin, end, one.pairs, factors.vectors, factors.biases, rate)
+            cost += kernels.update(
+                begin, end, one.pairs, factors.vectors, factors.biases, learning_rate
+            )
         return cost
 
     # Summed in the order of threads, so that even the last digit is the same each time.

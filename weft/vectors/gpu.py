@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.runtime import Runtime
     from weft.vectors.corpus import Corpus
     from weft.vectors.kernels.word2vec import SubwordTables, Targets, Weights
-    from weft.vectors.word2vec import Settings
+    from weft.vectors.word2vec import Word2VecSettings
 
 PART = 4_000_000  # words at a time, at least
 PROGRAMS = 528  # that learn at once; more are faster, and further apart from one another
@@ -40,7 +40,7 @@ class Gpu:
     def __init__(
         self,
         corpus: Corpus,
-        settings: Settings,
+        settings: Word2VecSettings,
         weights: Weights,
         targets: Targets,
         pieces: SubwordTables | None,
@@ -171,7 +171,7 @@ class Gpu:
         return wide
 
 
-def usable(runtime: Runtime, settings: Settings) -> None:
+def usable(runtime: Runtime, settings: Word2VecSettings) -> None:
     """Refuse what the GPU does not do here, before any work is done."""
     if settings.deterministic:
         raise UserError("--deterministic needs the processor: leave --device out, or use cpu.")
@@ -187,7 +187,7 @@ def usable(runtime: Runtime, settings: Settings) -> None:
 
 
 def _moves(
-    corpus: Corpus, settings: Settings, pieces: SubwordTables | None
+    corpus: Corpus, settings: Word2VecSettings, pieces: SubwordTables | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how many programs update each input and output row at once."""
     noise = (settings.negative, settings.power)

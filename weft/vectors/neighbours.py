@@ -14,7 +14,10 @@ from weft.embed.vector_files.table import not_finite_error
 from weft.errors import UserError
 
 Method = Literal["add", "multiply"]
-BLOCK = 1 << 22  # scores computed at once: 16 MB, so that they are still in the cache when ranked
+ANALOGY_METHODS: tuple[Method, ...] = ("add", "multiply")
+BLOCK_SCORES = (
+    1 << 22
+)  # scores computed at once: 16 MB, so that they are still in the cache when ranked
 EPSILON = 1e-3  # of 3CosMul: keeps the division finite (Levy & Goldberg 2014)
 
 
@@ -24,7 +27,7 @@ def norms(matrix: np.ndarray, words: Sequence[str], place: str = "") -> np.ndarr
     `place` is the file that an error names.
     """
     found = np.empty(len(matrix), np.float32)
-    step = max(1, BLOCK // max(1, matrix.shape[1]))
+    step = max(1, BLOCK_SCORES // max(1, matrix.shape[1]))
     for begin in range(0, len(matrix), step):
         block = np.asarray(matrix[begin : begin + step], np.float32)
         # Squares of numbers near float32's end overflow, and of tiny ones vanish.
@@ -68,7 +71,7 @@ def nearest(
         return ids, scores
     many = min(Q, 512)
     plain = matrix.flags.aligned and matrix.dtype == np.float32  # else each block is copied
-    step = max(k, BLOCK // max(1, many, 0 if plain else matrix.shape[1]))
+    step = max(k, BLOCK_SCORES // max(1, many, 0 if plain else matrix.shape[1]))
     for first in range(0, Q, many):
         part = slice(first, first + many)
         gone = without[part] if len(without) else ()
@@ -136,7 +139,7 @@ class Approximate:
     def build(cls, matrix: np.ndarray) -> Approximate:
         """Put every row into the graph."""
         made = cls(matrix.shape[1])
-        step = max(1, (BLOCK * 8) // max(1, matrix.shape[1]))
+        step = max(1, (BLOCK_SCORES * 8) // max(1, matrix.shape[1]))
         for begin in range(0, len(matrix), step):
             rows = np.ascontiguousarray(matrix[begin : begin + step], np.float32)
             made.index.add(np.arange(begin, begin + len(rows), dtype=np.uint64), rows)

@@ -21,40 +21,40 @@ _PIECE = 1 << 22  # ids at a time
 def phrases(
     corpus: Corpus,
     *,
-    minimum: int = 5,
+    min_count: int = 5,
     threshold: float = 100.0,
     discount: float | None = None,
     passes: int = 1,
-    size: int = 0,
+    vocab_size: int = 0,
     joint: str = "_",
     folder: Path | None = None,
 ) -> Corpus:
-    """The corpus with its phrases joined, then without the words below `minimum`.
+    """Join the phrases of a corpus, then drop words below `min_count`.
 
-    Give it a corpus read with `minimum=1`: where rare words are left out, words that were not
-    neighbours look as if they were. `discount`, δ, keeps rare pairs apart; it is `minimum` unless
+    Give it a corpus read with `min_count=1`: where rare words are left out, words that were not
+    neighbours look as if they were. `discount`, δ, keeps rare pairs apart; it is `min_count` unless
     given, as in Mikolov's word2phrase.
     """
-    if passes < 1 or threshold < 0 or minimum < 1:
+    if passes < 1 or threshold < 0 or min_count < 1:
         raise UserError(
-            "Phrases need 'passes' and 'minimum' of 1 or more and a 'threshold' of 0 or more; "
-            f"got {passes}, {minimum} and {threshold}."
+            "Phrases need 'passes' and 'min_count' of 1 or more and a 'threshold' of 0 or more; "
+            f"got {passes}, {min_count} and {threshold}."
         )
-    less = float(minimum) if discount is None else discount
+    less = float(min_count) if discount is None else discount
     now = corpus
     for _ in range(passes):
-        keys, scores = score_pairs(now, minimum, less)
+        keys, scores = score_pairs(now, min_count, less)
         found = keys[scores > threshold]
         now = _join(now, found, joint, 1, 0, None)
-    return _join(now, np.empty(0, np.int64), joint, minimum, size, folder)
+    return _join(now, np.empty(0, np.int64), joint, min_count, vocab_size, folder)
 
 
-def score_pairs(corpus: Corpus, minimum: int, discount: float) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbouring pairs of words, each seen `minimum` times, as a · V + b, and their scores."""
+def score_pairs(corpus: Corpus, min_count: int, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbouring pairs of words, each seen `min_count` times, as a · V + b, and their scores."""
     size = len(corpus.words)
     keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for ids, breaks in _chunks(corpus):
-        both = (corpus.counts[ids[:-1]] >= minimum) & (corpus.counts[ids[1:]] >= minimum)
+        both = (corpus.counts[ids[:-1]] >= min_count) & (corpus.counts[ids[1:]] >= min_count)
         both[breaks] = False  # the last word of a sentence and the first of the next
         pairs = ids[:-1].astype(np.int64)[both] * size + ids[1:][both]
         new, often = np.unique(pairs, return_counts=True)
@@ -62,7 +62,7 @@ def score_pairs(corpus: Corpus, minimum: int, discount: float) -> tuple[np.ndarr
         counts = np.bincount(
             places.ravel(), np.concatenate([counts, often]), minlength=len(keys)
         ).astype(np.int64)
-    kept = counts >= minimum
+    kept = counts >= min_count
     keys, counts = keys[kept], counts[kept]
     apart = corpus.counts[keys // size].astype(float) * corpus.counts[keys % size]
     return keys, (counts - discount) * corpus.counts.sum() / apart
@@ -77,7 +77,7 @@ def _chunks(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _join(
-    corpus: Corpus, keys: np.ndarray, joint: str, minimum: int, size: int, folder: Path | None
+    corpus: Corpus, keys: np.ndarray, joint: str, min_count: int, size: int, folder: Path | None
 ) -> Corpus:
     """The corpus with these pairs as words; from the left, a word is in one pair only."""
     from weft.vectors.kernels.scan import join
@@ -104,8 +104,8 @@ def _join(
             raw.write(ids[:size_now].data)
             written, sentence = written + size_now, last
         raw.flush()
-        kept, counts, places = rank_by_frequency(list(numbers), counts, minimum, size)
+        kept, counts, places = rank_by_frequency(list(numbers), counts, min_count, size)
         if not kept:
-            raise UserError(f"No word occurs {minimum} times. Lower the minimum count.")
+            raise UserError(f"No word occurs {min_count} times. Lower --min-count.")
         new_ids, new_ends = renumber(raw, ends, places, folder)
     return Corpus(tuple(kept), counts, new_ids, new_ends, corpus.total)

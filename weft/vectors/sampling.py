@@ -17,8 +17,9 @@ def keep(counts: np.ndarray, sample: float) -> np.ndarray:
     if not sample:
         return np.full(len(counts), _FULL, np.uint64)
     share = counts / counts.sum()
-    kept = (np.sqrt(share / sample) + 1) * sample / share
-    return (np.minimum(kept, 1.0) * _FULL).astype(np.uint64)
+    fraction = (np.sqrt(share / sample) + 1) * sample / share
+    kept: np.ndarray = (np.minimum(fraction, 1.0) * _FULL).astype(np.uint64)
+    return kept
 
 
 def alias_table(counts: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +68,8 @@ def keep_fraction(moves: np.ndarray, pull: float, threads: int) -> np.ndarray:
     threads made apart, from the same place, are scaled to go as far as one after the other.
     """
     way = np.maximum(moves * pull, 1e-6)
-    return np.expm1(-way) / (threads * np.expm1(-way / threads))
+    fractions: np.ndarray = np.expm1(-way) / (threads * np.expm1(-way / threads))
+    return fractions
 
 
 def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ V words   E width
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -38,14 +38,14 @@ class Vectors:
         counts: np.ndarray | None = None,
         subwords: Subwords | None = None,
         output: np.ndarray | None = None,
-        record: dict[str, Any] | None = None,
+        record: Mapping[str, Any] | None = None,
     ):
         self.words = words
         self.index = {word: row for row, word in enumerate(words)}
         self.counts = counts  # (V,) how often each was seen
         self.subwords = subwords
         self.output = output  # (V, E) context vectors, where they were kept
-        self.record = record or {}
+        self.record: Mapping[str, Any] = record or {}  # what training or a file noted
         self.place = ""  # the file they were loaded from, for messages
         self._matrix = matrix
         self._check()

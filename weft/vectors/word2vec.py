@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 
 Method = Literal["skipgram", "cbow", "fasttext"]
 Loss = Literal["negative", "hierarchical"]
-METHODS = ("skipgram", "cbow", "fasttext")
+METHODS: tuple[Method, ...] = ("skipgram", "cbow", "fasttext")
+LOSSES: tuple[Loss, ...] = ("negative", "hierarchical")
 RATES = {"skipgram": 0.025, "cbow": 0.05, "fasttext": 0.05}  # those of word2vec and of fastText
 
 CHUNK_TOKENS = (
     100_000  # words that a thread takes at a time, at most; then it shares what it learnt
 )
-NEAR = 32_768  # rows of the most frequent words of which each thread has its own, at most
-TURNS = 32  # that each thread has, at least
-ROUND = 20_000  # words between two merges of deterministic threads, of all of them together
-LEAST = 1e-4  # of the rate is left at the end
+MAX_LOCAL_ROWS = 32_768  # rows of the most frequent words of which each thread has its own, at most
+MIN_TURNS_PER_THREAD = 32  # that each thread has, at least
+ROUND_WORDS = 20_000  # words between two merges of deterministic threads, of all of them together
+MIN_RATE_FRACTION = 1e-4  # of the rate is left at the end
 
 
 @dataclass(frozen=True)
-class Settings:
+class Word2VecSettings:
     """Training settings; the names are those of `train_vectors`."""
 
     method: Method = "skipgram"
@@ -48,35 +49,35 @@ class Settings:
     window: int = 5
     negative: int = 5
     epochs: int = 1
-    rate: float = 0.025
+    learning_rate: float = 0.025
     sample: float = 1e-3
     threads: int = 0
     seed: int = 1
     deterministic: bool = False
     loss: Loss = "negative"
-    shortest: int = 3
-    longest: int = 6
+    min_n: int = 3
+    max_n: int = 6
     buckets: int = 2_000_000
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise unknown_name("method", self.method, METHODS)
-        if self.loss not in ("negative", "hierarchical"):
-            raise unknown_name("loss", self.loss, ("negative", "hierarchical"))
+        if self.loss not in LOSSES:
+            raise unknown_name("loss", self.loss, LOSSES)
         least = {"width": 1, "window": 1, "epochs": 1, "threads": 0, "seed": 0}
         if self.loss == "negative":
             least["negative"] = 1
         if self.method == "fasttext":
-            least |= {"shortest": 1, "longest": self.shortest, "buckets": 1}
+            least |= {"min_n": 1, "max_n": self.min_n, "buckets": 1}
         for name, value in least.items():
             if getattr(self, name) < value:
                 found = getattr(self, name)
                 raise UserError(f"'{name}' should be {value} or more, got {found}.")
-        if self.rate <= 0 or self.sample < 0:
+        if self.learning_rate <= 0 or self.sample < 0:
             raise UserError(
-                "'rate' should be above 0 and 'sample' 0 or more, "
-                f"got {self.rate} and {self.sample}."
+                "'learning_rate' should be above 0 and 'sample' 0 or more, "
+                f"got {self.learning_rate} and {self.sample}."
             )
 
     @property
@@ -93,14 +94,14 @@ def train_vectors(
     window: int = 5,
     negative: int = 5,
     epochs: int = 1,
-    rate: float | None = None,
+    learning_rate: float | None = None,
     sample: float = 1e-3,
     threads: int = 0,
     seed: int = 1,
     deterministic: bool = False,
     loss: Loss = "negative",
-    shortest: int = 3,
-    longest: int = 6,
+    min_n: int = 3,
+    max_n: int = 6,
     buckets: int = 2_000_000,
     device: str = "cpu",
     watch: Callable[[int], None] = lambda words: None,
@@ -112,11 +113,11 @@ def train_vectors(
     words: the same seed and number of threads give the same bytes. One thread always does. On a
     GPU, `device` "cuda", hundreds of programs share the tables in the same way.
     """
-    if rate is None:
-        rate = RATES.get(method, 0.025)
-    settings = Settings(
-        method, width, window, negative, epochs, rate, sample, threads or available_cpus(), seed,
-        deterministic, loss, shortest, longest, buckets, device,
+    if learning_rate is None:
+        learning_rate = RATES.get(method, 0.025)
+    settings = Word2VecSettings(
+        method, width, window, negative, epochs, learning_rate, sample,
+        threads or available_cpus(), seed, deterministic, loss, min_n, max_n, buckets, device,
     )  # fmt: skip
     if len(corpus.words) < 2:
         raise UserError("Only one word is left to learn from. Lower the minimum count.")
@@ -126,7 +127,7 @@ def train_vectors(
 class Word2VecTrainer:
     """The tables of one training, and its threads."""
 
-    def __init__(self, corpus: Corpus, settings: Settings) -> None:
+    def __init__(self, corpus: Corpus, settings: Word2VecSettings) -> None:
         self.corpus, self.settings = corpus, settings
         runtime = accelerator(settings)
         began = time.perf_counter()
@@ -200,12 +201,12 @@ class Word2VecTrainer:
             )
             for i in range(threads)
         ]
-        chunks = list(enumerate(self._chunks(max(ROUND // threads, 1))))
+        chunks = list(enumerate(self._chunks(max(ROUND_WORDS // threads, 1))))
         with ThreadPoolExecutor(threads) as pool:
             for first in range(0, len(chunks), threads):
                 together = chunks[first : first + threads]
-                _all(pool, [(self._work, own[i], *c, n) for i, (n, c) in enumerate(together)])
-                _all(
+                _run_all(pool, [(self._work, own[i], *c, n) for i, (n, c) in enumerate(together)])
+                _run_all(
                     pool,
                     [
                         (merge, table, copy, mark, *part, PULL * together[0][1][2])
@@ -218,7 +219,7 @@ class Word2VecTrainer:
     def _often(self) -> int:
         """Words of a chunk: fewer where the text is short, so that all threads have some."""
         words = int(self.corpus.ends[-1]) * self.settings.epochs
-        return max(1, min(CHUNK_TOKENS, words // (TURNS * self.settings.threads)))
+        return max(1, min(CHUNK_TOKENS, words // (MIN_TURNS_PER_THREAD * self.settings.threads)))
 
     def moves(self) -> tuple[np.ndarray, np.ndarray]:
         """Return how often all threads update the first rows of each table between two syncs."""
@@ -235,7 +236,7 @@ class Word2VecTrainer:
         kept = (counts * (self.text.keep / 2.0**32)).sum() / counts.sum()
         often = self._often()
         windows = settings.threads * often * kept
-        rows = min(NEAR, often // 3)  # sharing more would take longer than learning
+        rows = min(MAX_LOCAL_ROWS, often // 3)  # sharing more would take longer than learning
         return windows * around[:rows], windows * aimed[:rows]
 
     def _chunks(self, words: int) -> Iterator[tuple[int, int, float, float]]:
@@ -244,7 +245,7 @@ class Word2VecTrainer:
         Each epoch has an order of its own: in that of the text, vectors would lean towards
         whatever the corpus ends with.
         """
-        ends, rate, epochs = self.corpus.ends, self.settings.rate, self.settings.epochs
+        ends, rate, epochs = self.corpus.ends, self.settings.learning_rate, self.settings.epochs
         size = int(ends[-1])
         marks = np.arange(words, size, words)
         cuts = np.unique(np.concatenate([[0], np.searchsorted(ends, marks) + 1, [len(ends)]]))
@@ -252,15 +253,21 @@ class Word2VecTrainer:
         for epoch in range(epochs):
             order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(cuts) - 1)
             for first, last in zip(cuts[order].tolist(), cuts[order + 1].tolist(), strict=True):
-                start = rate * max(1 - done / (epochs * size), LEAST)
+                start = rate * max(1 - done / (epochs * size), MIN_RATE_FRACTION)
                 done += self._size(first, last)
-                yield first, last, start, rate * max(1 - done / (epochs * size), LEAST)
+                yield first, last, start, rate * max(1 - done / (epochs * size), MIN_RATE_FRACTION)
 
     def _size(self, first: int, last: int) -> int:
         return int(self.corpus.ends[last - 1] - (self.corpus.ends[first - 1] if first else 0))
 
     def _work(
-        self, weights: Weights, first: int, last: int, start: float, stop: float, number: int
+        self,
+        weights: Weights,
+        first: int,
+        last: int,
+        start: float,
+        stop: float,
+        number: int,
     ) -> None:
         from weft.vectors.kernels.word2vec import learn_windows
 
@@ -285,11 +292,11 @@ class Word2VecTrainer:
         table = unpad(self.weights.inputs.reshape(-1), len(self.weights.inputs), settings.width)
         vectors, subwords = table, None
         if self.pieces is not None:
-            subwords = Subwords(table, len(corpus.words), settings.shortest, settings.longest)
+            subwords = Subwords(table, len(corpus.words), settings.min_n, settings.max_n)
             vectors = np.empty((len(corpus.words), settings.width), np.float32)
             means(table, self.pieces.ends, self.pieces.rows, 0, len(vectors), vectors)
         words = int(corpus.counts.sum()) * settings.epochs
-        record: dict[str, Any] = {
+        record: dict[str, object] = {
             **asdict(settings),
             "words": words,
             "read": corpus.total,
@@ -326,7 +333,7 @@ class ThreadLocalRows:
             sync(table, own, before, shares)
 
 
-def accelerator(settings: Settings) -> Runtime | None:
+def accelerator(settings: Word2VecSettings) -> Runtime | None:
     """Return the requested GPU, if any; torch is imported only then."""
     if settings.device == "cpu":
         return None
@@ -340,7 +347,9 @@ def accelerator(settings: Settings) -> Runtime | None:
     return runtime
 
 
-def _prepare(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, SubwordTables | None]:
+def _prepare(
+    corpus: Corpus, settings: Word2VecSettings
+) -> tuple[Text, Targets, SubwordTables | None]:
     from weft.vectors.kernels.word2vec import SubwordTables, Targets, Text
     from weft.vectors.subwords import word_and_ngrams
 
@@ -360,13 +369,11 @@ def _prepare(corpus: Corpus, settings: Settings) -> tuple[Text, Targets, Subword
         )
     if settings.method != "fasttext":
         return text, targets, None
-    rows, ends = word_and_ngrams(
-        corpus.words, settings.shortest, settings.longest, settings.buckets
-    )
+    rows, ends = word_and_ngrams(corpus.words, settings.min_n, settings.max_n, settings.buckets)
     return text, targets, SubwordTables(ends, rows, int(np.diff(ends, prepend=0).max()))
 
 
-def _start(size: int, settings: Settings) -> Weights:
+def _start(size: int, settings: Word2VecSettings) -> Weights:
     """Inputs small and random, outputs zero, as in word2vec and in fastText."""
     from weft.vectors.kernels.fasttext import fill
     from weft.vectors.kernels.simd import padded_width
@@ -380,7 +387,7 @@ def _start(size: int, settings: Settings) -> Weights:
     with ThreadPoolExecutor(settings.threads) as pool:
         parts = _parts(rows, settings.threads)
         seed = _scramble(settings.seed, -1)
-        _all(pool, [(fill, inputs, *part, width, bound, np.uint64(seed)) for part in parts])
+        _run_all(pool, [(fill, inputs, *part, width, bound, np.uint64(seed)) for part in parts])
     outputs = _align_memory(size, padded_width(width))
     outputs.fill(0)
     no_rows, nothing = np.empty(0, np.uint32), np.empty((0, padded_width(width)), np.float32)
@@ -405,7 +412,8 @@ def _parts(size: int, count: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def _all(pool: ThreadPoolExecutor, calls: list[tuple[Any, ...]]) -> None:
+def _run_all(pool: ThreadPoolExecutor, calls: list[tuple[Any, ...]]) -> None:
+    """Run calls, each a function and its arguments, and wait for all."""
     for done in [pool.submit(*call) for call in calls]:
         done.result()
 

@@ -50,9 +50,11 @@ def test_evaluate_json(folder):
 
 
 def test_evaluate_options(folder):
-    cased = ok("vectors", "evaluate", folder / "a.vec", folder / "pairs.txt", "--case", "--json")
+    cased = ok(
+        "vectors", "evaluate", folder / "a.vec", folder / "pairs.txt", "--case-sensitive", "--json"
+    )
     assert json.loads(cased.out)["found"] == 0
-    few = ok("vectors", "evaluate", folder / "a.vec", folder / "pairs.txt", "--restrict", 11)
+    few = ok("vectors", "evaluate", folder / "a.vec", folder / "pairs.txt", "--max-words", 11)
     says(few.out, "10/61")
     says(fails("vectors", "evaluate", folder / "a.vec", folder / "learn.txt"),
          "learn.txt:1: two words and a score expected, found 2 columns")  # fmt: skip
@@ -109,7 +111,7 @@ def test_align_by_identical_strings(folder, tmp_path):
 def test_align_needs_a_source_of_pairs_and_something_to_do(folder):
     both = (folder / "a.vec", folder / "b.vec")
     says(fails("vectors", "align", *both, "-o", "x.vec"), "either --dictionary FILE or --identical")
-    says(fails("vectors", "align", *both, "--identical"), "Nothing to do: give -o FILE")
+    says(fails("vectors", "align", *both, "--identical"), "Nothing to do: pass -o FILE")
 
 
 def test_few_pairs_are_noted(folder, tmp_path):
@@ -124,7 +126,9 @@ def test_plot(folder, tmp_path):
     page = tmp_path / "map.html"
     listed = tmp_path / "words.txt"
     listed.write_text("a1\na9\n")
-    done = ok("vectors", "plot", folder / "a.vec", "--words", f"@{listed}", "--near", 3, "-o", page)
+    done = ok(
+        "vectors", "plot", folder / "a.vec", "--words", f"@{listed}", "--neighbours", 3, "-o", page
+    )
     says(done.err, "map.html: 8 words")
     text = page.read_text("utf-8")
     assert "t-SNE preserves" in text
@@ -132,7 +136,7 @@ def test_plot(folder, tmp_path):
     ok("vectors", "plot", folder / "a.vec", "--top", 11, "--method", "pca", "-o", page)
     assert "t-SNE preserves" not in page.read_text("utf-8")
     picture = tmp_path / "map.svg"
-    ok("vectors", "plot", folder / "a.vec", "--words", "a1, a2", "--near", 0, "-o", picture)
+    ok("vectors", "plot", folder / "a.vec", "--words", "a1, a2", "--neighbours", 0, "-o", picture)
     text = picture.read_text("utf-8")
     assert text.startswith("<svg")
     assert text.count("<circle") == 2
@@ -140,8 +144,8 @@ def test_plot(folder, tmp_path):
 
 def test_plot_errors(folder, tmp_path):
     says(fails("vectors", "plot", folder / "a.vec", "-o", tmp_path / "map.png"),
-         "give a page, something.html, or a picture, something.svg")  # fmt: skip
+         "name a .html page or a .svg picture")  # fmt: skip
     says(fails("vectors", "plot", folder / "a.vec", "--words", "a1,zz", "-o", tmp_path / "m.svg"),
          "No vector for 'zz'")  # fmt: skip
     says(fails("vectors", "plot", folder / "a.vec", "--method", "tsne", "-o", tmp_path / "m.svg"),
-         "Unknown projection 'tsne'. Known: pca, t-sne, umap")  # fmt: skip
+         "Unknown projection 'tsne'. Did you mean 't-sne'?")  # fmt: skip

@@ -52,7 +52,7 @@ def test_analogy(file):
 def test_convert_there_and_back(file, name):
     there, back = file.with_name(name), file.with_name("back.txt")
     done = ok("vectors", "convert", file, there)
-    assert done.err.endswith(f"{name}: 6 words, 3 wide\n")
+    assert done.err.endswith(f"{name}: 6 words, 3 dimensions\n")
     ok("vectors", "convert", there, back)
     assert back.read_bytes() == file.read_bytes()
     says(fails("vectors", "convert", file, there), name, "exists. Pass --overwrite")
@@ -71,7 +71,7 @@ def test_mistakes(file, tmp_path):
     says(fails("vectors", "analogy", file, "man", "king", "wman"), "'wman'", "'woman'")
     says(
         fails("vectors", "analogy", file, "man", "king", "woman", "--method", "mul"),
-        "Unknown method 'mul'",
+        "Unknown analogy method 'mul'",
     )
     says(fails("vectors", "convert", file, tmp_path / "v.doc"), "v.doc: the ending", ".vec")
     twice = tmp_path / "t.txt"

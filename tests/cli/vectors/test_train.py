@@ -39,7 +39,15 @@ def test_every_method_writes_vectors(method, text, tmp_path):
 def test_standard_input_phrases_and_words_as_they_are(text, tmp_path):
     output = tmp_path / "out.txt"
     lines = "see New York,\n" * 5 + "see new\nYork, see\n"
-    options = ("--words", "whitespace", "--no-lowercase", "--phrases", 1, "--threshold", 1.7)
+    options = (
+        "--tokenizer",
+        "whitespace",
+        "--no-lowercase",
+        "--phrases",
+        1,
+        "--phrase-threshold",
+        1.7,
+    )
     ok("vectors", "train", "-", "-o", output, *SMALL, *options, stdin=lines)
     assert Vectors.load(output).words[:2] == ["see", "New_York,"]
 
@@ -55,10 +63,10 @@ def test_invalid_options_fail_before_the_text_is_read(text, tmp_path):
     output = tmp_path / "out.txt"
     told = fails("vectors", "train", text, "-o", output, "--method", "word2vec")
     assert "Unknown method 'word2vec'. Known: cbow, fasttext, glove, skipgram." in told
-    told = fails("vectors", "train", text, "-o", output, "--words", "word")
+    told = fails("vectors", "train", text, "-o", output, "--tokenizer", "word")
     assert "Did you mean 'words'?" in told
-    told = fails("vectors", "train", tmp_path / "no.txt", "-o", output, "--rate", "0")
-    assert "--rate should be above 0, got 0." in told
+    told = fails("vectors", "train", tmp_path / "no.txt", "-o", output, "--learning-rate", "0")
+    assert "--learning-rate should be above 0, got 0." in told
     told = fails("vectors", "train", text, "-o", tmp_path / "no" / "out.txt")
     assert "does not exist. Make it first." in told
     told = fails("vectors", "train", tmp_path / "no.txt", "-o", tmp_path / "out.doc")
@@ -72,7 +80,7 @@ def test_invalid_options_fail_before_the_text_is_read(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", ["dim", "window", "negative", "epochs", "min-count", "buckets", "shortest"]
+    "option", ["dim", "window", "negative", "epochs", "min-count", "buckets", "min-n"]
 )
 def test_nothing_of_something_is_refused_by_the_name_of_the_option(option, tmp_path):
     done = command("vectors", "train", "no.txt", "-o", tmp_path / "out.txt", f"--{option}", 0)
@@ -89,5 +97,5 @@ def test_missing_device_fails_before_the_text_is_read(tmp_path, monkeypatch):
     says(fails(*given, "cuda:x"), "Unknown device 'cuda:x'")
     says(fails(*given, "cuda"), "Device 'cuda' was asked for, but torch sees no GPU here. Use cpu.")
     says(fails(*given, "cuda:1", "--method", "fasttext"), "'cuda:1'", "no GPU here")
-    says(fails(*given, "cuda", "--method", "glove"), "GloVe is trained on the processor")
+    says(fails(*given, "cuda", "--method", "glove"), "GloVe is trained on the CPU")
     says(fails(*given, "cpu"), "no such file")

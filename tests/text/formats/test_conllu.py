@@ -11,7 +11,7 @@ from weft.errors import UserError
 from weft.text.example import SkipCounter
 from weft.text.formats.conllu import format, read_conllu, validate, write_conllu
 from weft.text.formats.conllu_offsets import locate_words
-from weft.text.formats.conllu_sentence import Sentence, Word
+from weft.text.formats.conllu_sentence import ConlluRow, Sentence
 
 
 def save(folder, content: str | bytes, name: str = "a.conllu"):
@@ -22,7 +22,7 @@ def save(folder, content: str | bytes, name: str = "a.conllu"):
 
 def sentence(heads: list[int | str], ids: list[str] | None = None) -> Sentence:
     ids = ids or [str(n) for n in range(1, len(heads) + 1)]
-    rows = (Word(i, f"w{i}", head=str(h)) for i, h in zip(ids, heads, strict=True))
+    rows = (ConlluRow(i, f"w{i}", head=str(h)) for i, h in zip(ids, heads, strict=True))
     return Sentence(("# sent_id = s7", *rows), "a.conllu", 11)
 
 

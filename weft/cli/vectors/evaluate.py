@@ -1,4 +1,4 @@
-"""weft vectors evaluate, align, plot: how good word vectors are, one space for two, a map."""
+"""weft vectors evaluate, align, plot"""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from weft.storage import write_text
 
 if TYPE_CHECKING:
     from weft.metrics import MetricValue
+    from weft.report.analysis.projection import Method
     from weft.vectors.align import Alignment, Precision
     from weft.vectors.evaluate import Analogies, Section, Similarity
     from weft.vectors.store import Vectors
@@ -29,28 +30,30 @@ def evaluate(
         typer.Argument(metavar="LIST…", help="Word pairs with scores, or analogies by section."),
     ],
     method: Annotated[
-        str, typer.Option(help="Of analogies: add (3CosAdd) or multiply (3CosMul).")
+        str, typer.Option(help="Analogy method: add (3CosAdd) or multiply (3CosMul).")
     ] = "add",
-    restrict: Annotated[
-        int, typer.Option(min=0, help="Only the first words of FILE; 0 means all.")
+    max_words: Annotated[
+        int, typer.Option(min=0, help="Use only the first words of FILE; 0 for all.")
     ] = 0,
     case: Annotated[
-        bool, typer.Option("--case", help="Words differ by case; folded otherwise.")
+        bool, typer.Option("--case-sensitive", help="Distinguish upper and lower case.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the resampling behind the intervals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap intervals.")] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Compare word vectors with what people say: likeness of pairs, and analogies."""
+    """Evaluate word vectors on human similarity ratings and analogies."""
     from weft.vectors.benchmarks import read
     from weft.vectors.evaluate import Similarity
-    from weft.vectors.evaluate import evaluate as measured
+    from weft.vectors.evaluate import evaluate as evaluate_list
+    from weft.vectors.neighbours import ANALOGY_METHODS
     from weft.vectors.store import Vectors
 
-    wanted = [read(name) for name in lists]  # a flaw in the last list is told before the work
+    chosen = options.choose(method, ANALOGY_METHODS, "analogy method")
+    benchmarks = [read(name) for name in lists]  # all of them, before the work
     vectors = Vectors.load(file)
     found = [
-        measured(vectors, one, method=method, restrict=restrict, fold=not case, seed=seed)  # type: ignore[arg-type]
-        for one in wanted
+        evaluate_list(vectors, one, method=chosen, max_words=max_words, fold=not case, seed=seed)
+        for one in benchmarks
     ]
     if as_json:
         for one in found:
@@ -72,57 +75,60 @@ def evaluate(
 
 
 def align(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Vectors that are turned.")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Vectors that stay.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Vectors to rotate.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Vectors of the target space.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Where the turned vectors go.")
+        str, typer.Option("-o", "--output", help="File for the rotated vectors.")
     ] = "",
     dictionary: Annotated[
-        str, typer.Option(help="Pairs to learn from: a word and its translation a line.")
+        str, typer.Option(help="Training pairs: a word and its translation per line.")
     ] = "",
     identical: Annotated[
-        bool, typer.Option("--identical", help="Learn from words that both sides spell the same.")
+        bool,
+        typer.Option("--identical", help="Train on words with the same spelling on both sides."),
     ] = False,
-    test: Annotated[
-        str, typer.Option(help="Pairs to test with; precision at 1 and 5 is printed.")
-    ] = "",
-    normalise: Annotated[bool, typer.Option(help="Let every pair weigh the same.")] = True,
-    centre: Annotated[
-        bool, typer.Option("--centre", help="Bring the means of both sides together too.")
-    ] = False,
+    test: Annotated[str, typer.Option(help="Test pairs; precision at 1 and 5 is printed.")] = "",
+    normalise: Annotated[
+        bool, typer.Option(help="Normalise vectors, so that all pairs weigh the same.")
+    ] = True,
+    centre: Annotated[bool, typer.Option("--centre", help="Also centre both sides.")] = False,
     refine: Annotated[
-        int, typer.Option(min=0, help="Rounds of learning from the translations found.")
+        int, typer.Option(min=0, help="Refinement rounds on mutual nearest neighbours.")
     ] = 0,
-    most: Annotated[
-        int, typer.Option(min=1, help="Words of each side that are compared, from the top.")
+    max_words: Annotated[
+        int, typer.Option(min=1, help="Use only the first words of each side.")
     ] = 200_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Turn word vectors into the space of others, so that translations lie near each other."""
-    from weft.vectors import align as room
+    """Rotate word vectors into the space of others, so that translations are close."""
+    from weft.vectors import align as alignment
     from weft.vectors.benchmarks import dictionary as read
     from weft.vectors.files import writable
     from weft.vectors.store import Vectors
 
     if bool(dictionary) == identical:
-        raise UserError("Give either --dictionary FILE or --identical to learn from.")
+        raise UserError("Pass either --dictionary FILE or --identical.")
     if not output and not test:
-        raise UserError("Nothing to do: give -o FILE for the turned vectors, or --test FILE.")
+        raise UserError("Nothing to do: pass -o FILE for the rotated vectors, or --test FILE.")
     if output:
         writable(output)
         if Path(output).exists() and not overwrite:
             raise UserError(f"{output} exists. Pass --overwrite to replace it.")
     pairs, tested = read(dictionary) if dictionary else (), read(test) if test else ()
     one, other = Vectors.load(source), Vectors.load(target)
-    given = pairs or room.identical(one, other)
+    given = pairs or alignment.identical(one, other)
     if not given:
-        raise UserError(f"{source} and {target} have no word in common. Give --dictionary FILE.")
+        raise UserError(f"{source} and {target} have no word in common. Pass --dictionary FILE.")
     _alignable(one, other, given, dictionary)
-    found = room.align(
-        one, other, given, normalise=normalise, centre=centre, refine=refine, most=most
+    found = alignment.align(
+        one, other, given, normalise=normalise, centre=centre, refine=refine, max_words=max_words
     )
-    measured = room.precision(room.Space(one, other, found, most), tested) if tested else None
+    measured = (
+        alignment.precision(alignment.Space(one, other, found, max_words), tested)
+        if tested
+        else None
+    )
     if output:
         _rotate(one, found).save(output)
     if as_json:
@@ -133,44 +139,48 @@ def align(
 
 def plot(
     file: File,
-    output: Annotated[str, typer.Option("-o", "--output", help="A page.html or a picture.svg.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="An .html page or .svg picture.")],
     words: Annotated[
-        str, typer.Option(help="Words to draw with their nearest, commas between; @FILE has them.")
+        str, typer.Option(help="Words to draw with their neighbours, comma-separated, or @FILE.")
     ] = "",
-    near: Annotated[int, typer.Option(min=0, help="Nearest words drawn around each.")] = 10,
+    neighbours: Annotated[int, typer.Option(min=0, help="Neighbours drawn per word.")] = 10,
     top: Annotated[
-        int, typer.Option(min=1, help="Without --words: how many of the first words.")
+        int, typer.Option(min=1, help="Without --words: draw the first words, this many.")
     ] = 300,
     method: Annotated[
-        str, typer.Option(help="pca, t-sne or umap; a page has all that can be drawn.")
+        str, typer.Option(help="pca, t-sne or umap; default: all available on a page.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same picture.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Draw a map of words, and the table of their nearest words."""
+    """Draw a map of words, and a table of their neighbours."""
     from weft.vectors.store import Vectors
 
     page = output.lower().endswith((".html", ".htm"))
     if not page and not output.lower().endswith(".svg"):
-        raise UserError(f"-o {output}: give a page, something.html, or a picture, something.svg.")
+        raise UserError(f"-o {output}: name a .html page or a .svg picture.")
     if not Path(output).parent.is_dir():
         folder = Path(output).parent
         raise UserError(f"{output}: the folder {folder} does not exist. Make it first.")
+    kinds: tuple[Method, ...] = ("pca", "t-sne", "umap")
+    chosen_method = options.choose(method, kinds, "projection") if method else None
     query_words = _words(words)
     if words and not query_words:
         raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
     vectors = Vectors.load(file)
-    from weft.report.analysis.projection import default_methods
+    from weft.report.analysis.projection import MIN_TEXTS, default_methods
     from weft.report.pages import vectors as report
 
-    chosen = report.select_words(vectors, query_words, top, near)
+    chosen = report.select_words(vectors, query_words, top, neighbours)
     if page:
-        methods = (method,) if method else ("t-sne", *default_methods(len(chosen.words)))
-        unique: list = list(dict.fromkeys(methods))
+        methods = (
+            (chosen_method,) if chosen_method else ("t-sne", *default_methods(len(chosen.words)))
+        )
+        unique = list(dict.fromkeys(methods))
         text = report.render_page(vectors, chosen, unique, file.name, seed)
     else:
-        few = len(chosen.words) < report.MIN_TEXTS
-        kind = method or ("pca" if few else "t-sne")
-        text = report.draw_map(report.build_map(vectors, chosen, kind, seed))  # type: ignore[arg-type]
+        few = len(chosen.words) < MIN_TEXTS
+        kind = chosen_method or ("pca" if few else "t-sne")
+        text = report.draw_map(report.build_map(vectors, chosen, kind, seed))
     write_text(output, text)
     typer.echo(f"{output}: {len(chosen.words):,} words", err=True)
 
@@ -262,7 +272,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _print_alignment(found: Alignment, given: int, measured: Precision | None) -> None:
-    out: dict = {"pairs": found.pairs, "given": given}
+    out: dict[str, object] = {"pairs": found.pairs, "given": given}
     out["rounds"] = [{"pairs": one.pairs, "nearness": one.nearness} for one in found.rounds]
     typer.echo(json.dumps({**out, **(measured.to_json() if measured else {})}))
 

@@ -1,11 +1,11 @@
-"""weft vectors neighbours, analogy, convert: asking word vectors, and changing their format."""
+"""weft vectors neighbours, analogy, convert"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from weft.vectors.store import Found, Vectors
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Word vectors in any known format.")]
-Count = Annotated[int, typer.Option("-k", min=1, help="How many answers.")]
-Json = Annotated[bool, typer.Option("--json", help="One object a query.")]
+Count = Annotated[int, typer.Option("-k", min=1, help="Number of results.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")]
 Duplicates = Annotated[
-    str, typer.Option(help="A word that comes twice: error, or first to keep the first vector.")
+    str, typer.Option(help="On a repeated word: error stops, first keeps the first vector.")
 ]
 
 
@@ -29,23 +29,23 @@ def neighbours(
             metavar="FILE", help="Word vectors in any known format; with --texts, a model folder."
         ),
     ],
-    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Words to look around.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Query words.")],
     texts: Annotated[
-        str, typer.Option(help="Look among the texts of this file, by the vectors of a model.")
+        str, typer.Option(help="Search the texts of this file with a model's sentence vectors.")
     ] = "",
     text: options.Text = "",
     on_bad_row: options.OnBadRow = "error",
     k: Count = 10,
     as_json: Json = False,
     approximate: Annotated[
-        bool, typer.Option(help="Search a graph (usearch), kept beside FILE: for millions.")
+        bool, typer.Option(help="Approximate search with usearch; its index is kept next to FILE.")
     ] = False,
     duplicates: Duplicates = "error",
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Print the nearest words by cosine; for several words a table, a column a query.
+    """Print the nearest words by cosine; for several words, a table with a column per query.
 
-    With --texts, FILE is a model and what is near are texts: `neighbours RUN "A dog runs." --texts
+    With --texts, FILE is a model and the results are texts: `neighbours RUN "A dog runs." --texts
     corpus.txt`.
     """
     if texts:
@@ -77,7 +77,10 @@ def analogy(
     duplicates: Duplicates = "error",
 ) -> None:
     """Print the words that are to C what B is to A: `analogy FILE man king woman`."""
-    found = _open_vectors(file, duplicates).analogy(a, b, c, k, method)  # type: ignore[arg-type]
+    from weft.vectors.neighbours import ANALOGY_METHODS
+
+    chosen = options.choose(method, ANALOGY_METHODS, "analogy method")
+    found = _open_vectors(file, duplicates).analogy(a, b, c, k, chosen)
     if as_json:
         _say(_object({"a": a, "b": b, "c": c, "method": method}, "answers", found))
     else:
@@ -86,10 +89,12 @@ def analogy(
 
 def convert(
     file: File,
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="Its ending says the format.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Output file; the extension sets the format.")
+    ],
     format: Annotated[
         str,
-        typer.Option(help="Where the ending does not say it: glove, fasttext, word2vec-binary…"),
+        typer.Option(help="If the extension is ambiguous: glove, fasttext, word2vec-binary, …"),
     ] = "",
     duplicates: Duplicates = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
@@ -103,7 +108,7 @@ def convert(
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
     vectors = _open_vectors(file, duplicates)
     vectors.save(output, format)
-    typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} wide", err=True)
+    typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} dimensions", err=True)
 
 
 def _among_texts(
@@ -142,12 +147,12 @@ def _among_texts(
 
 
 def _open_vectors(file: Path, duplicates: str) -> Vectors:
-    from weft.errors import unknown_name
     from weft.vectors.store import Vectors
 
-    if duplicates not in ("error", "first"):
-        raise unknown_name("choice", duplicates, ("error", "first"), "--duplicates")
-    return Vectors.load(file, duplicates=duplicates)  # type: ignore[arg-type]
+    choices: tuple[Literal["error", "first"], ...] = ("error", "first")
+    return Vectors.load(
+        file, duplicates=options.choose(duplicates, choices, "choice", "--duplicates")
+    )
 
 
 def _graph(vectors: Vectors, file: Path) -> None:
@@ -158,7 +163,7 @@ def _graph(vectors: Vectors, file: Path) -> None:
     if place.is_file() and place.stat().st_mtime >= file.stat().st_mtime:
         vectors.graph = Approximate.open(str(place), len(vectors), vectors.width)
         return
-    typer.echo(f"Making {place}, once, of {len(vectors):,} words …", err=True)
+    typer.echo(f"Building {place} from {len(vectors):,} words (once) …", err=True)
     vectors.graph.save(str(place))
 
 

@@ -9,7 +9,7 @@ from weft.errors import UserError, near_miss
 from weft.text.example import Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu import read_conllu, validate
 from weft.text.formats.conllu_offsets import locate_words
-from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, Sentence, Word
+from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, ConlluRow, Sentence
 
 # The inventories of Universal Dependencies, version 2.
 # fmt: off
@@ -64,7 +64,9 @@ def find_faults(path: str) -> Iterator[AnnotationFault]:
             yield _build_fault("repeated id", sentence, None, f"{of}: already used on line {first}")
 
 
-def _build_fault(kind: str, sentence: Sentence, row: Word | None, detail: str) -> AnnotationFault:
+def _build_fault(
+    kind: str, sentence: Sentence, row: ConlluRow | None, detail: str
+) -> AnnotationFault:
     text = sentence.text or " ".join(word.form for word in sentence.words)
     sketch = _sketch(sentence) if kind in _DRAWN_FAULTS else None
     return AnnotationFault(kind, f"{sentence.file}:{sentence.line_of(row)}", text, detail, sketch)

@@ -9,8 +9,8 @@ from weft.errors import UserError
 from weft.storage import atomic_write
 from weft.text.example import SkipCounter
 from weft.text.formats.conllu_sentence import COLUMNS, EMPTY_CELL, METADATA
+from weft.text.formats.conllu_sentence import ConlluRow as ConlluRow
 from weft.text.formats.conllu_sentence import Sentence as Sentence
-from weft.text.formats.conllu_sentence import Word as Word
 from weft.text.line_source import (
     NUL_BYTE,
     SKIP_HINT,
@@ -98,7 +98,7 @@ class SentenceFault:
 
     kind: str
     sentence: Sentence
-    row: Word | None
+    row: ConlluRow | None
     reason: str
 
     @property
@@ -204,7 +204,7 @@ def _find_unreadable_row(lines: Lines) -> UnreadableRow | None:
 
 
 def _build_sentence(file: str, lines: Lines, before: str, after: str) -> Sentence:
-    parts = [text if text.startswith("#") else Word(*text.split("\t")) for _, text, _ in lines]
+    parts = [text if text.startswith("#") else ConlluRow(*text.split("\t")) for _, text, _ in lines]
     breaks = tuple(end for _, _, end in lines)
     plain = all(end == "\n" for end in breaks)
     return Sentence(tuple(parts), file, lines[0][0], () if plain else breaks, before, after)
@@ -241,7 +241,7 @@ def _id_faults(sentence: Sentence) -> Iterator[SentenceFault]:
             reach = last
 
 
-def _find_range_fault(row: Word, word: int, reach: int, count: int) -> tuple[str, str] | None:
+def _find_range_fault(row: ConlluRow, word: int, reach: int, count: int) -> tuple[str, str] | None:
     first, last = row.bounds
     if first <= reach:
         reason = f"range {row.id} overlaps the previous one, which ends at {reach}."

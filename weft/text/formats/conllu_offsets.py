@@ -5,9 +5,9 @@ from itertools import accumulate
 from typing import Literal
 
 from weft.errors import UserError
-from weft.text.formats.conllu_sentence import Sentence, Word
+from weft.text.formats.conllu_sentence import ConlluRow, Sentence
 
-Token = tuple[Word, int]  # a surface token and its number of words
+Token = tuple[ConlluRow, int]  # a surface token and its number of words
 
 
 def locate_words(

@@ -13,7 +13,7 @@ METADATA = re.compile(r"#\s*(\S+)\s*= ?(.*)")  # a comment `# key = value`
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ConlluRow:
     """A row as in the file: a word, a multi-word token (id 3-4) or an empty node (3.1)."""
 
     id: str
@@ -51,7 +51,7 @@ class Word:
 class Sentence:
     """Comments and rows in order, with their line breaks."""
 
-    parts: tuple[str | Word, ...]  # a str is a comment
+    parts: tuple[str | ConlluRow, ...]  # a str is a comment
     file: str = ""
     line: int = 0  # of the first part
     breaks: tuple[str, ...] = ()  # the line break after each part; empty: all are \\n
@@ -64,22 +64,22 @@ class Sentence:
         return [part for part in self.parts if isinstance(part, str)]
 
     @property
-    def rows(self) -> list[Word]:
+    def rows(self) -> list[ConlluRow]:
         """Words, multi-word tokens and empty nodes in the order of the file."""
         return [part for part in self.parts if not isinstance(part, str)]
 
     @property
-    def words(self) -> list[Word]:
+    def words(self) -> list[ConlluRow]:
         """The syntactic words, which have heads and tags."""
         return [row for row in self.rows if row.kind == "word"]
 
     @property
-    def ranges(self) -> list[Word]:
+    def ranges(self) -> list[ConlluRow]:
         """The multi-word tokens."""
         return [row for row in self.rows if row.kind == "range"]
 
     @property
-    def empty(self) -> list[Word]:
+    def empty(self) -> list[ConlluRow]:
         """The empty nodes of the enhanced graph."""
         return [row for row in self.rows if row.kind == "empty"]
 
@@ -127,12 +127,12 @@ class Sentence:
         ]
         return replace(self, parts=tuple(parts))
 
-    def where(self, row: Word | None = None) -> str:
+    def where(self, row: ConlluRow | None = None) -> str:
         """Return 'file:line: sentence …' of a row, for messages."""
         named = f": sentence '{self.sent_id}'" if self.sent_id else ""
         return (f"{self.file}:{self.line_of(row)}" if self.file else "input") + named
 
-    def line_of(self, row: Word | None = None) -> int:
+    def line_of(self, row: ConlluRow | None = None) -> int:
         """Return the line of a row, or of the first part."""
         return self.line + next((i for i, part in enumerate(self.parts) if part is row), 0)
 

@@ -10,7 +10,7 @@ from weft.text.annotation.schemes import Span
 from weft.text.annotation.spans import SpanText
 from weft.text.annotation.trees import Tree
 from weft.text.formats import conllu
-from weft.text.formats.conllu_sentence import EMPTY_CELL, Sentence, Word
+from weft.text.formats.conllu_sentence import EMPTY_CELL, ConlluRow, Sentence
 from weft.text.formats.standoff import format_spans
 from weft.text.synthetic.grammar import HEAD, Grammar, Part, Phrase
 from weft.text.synthetic.lexicon import Leaf
@@ -61,7 +61,7 @@ class SyntheticSentence:
         """The sentence in CoNLL-U."""
         after = (*self.forms[1:], "")
         rows = [
-            Word(
+            ConlluRow(
                 str(i), form, leaf.lemma, leaf.upos, leaf.xpos, leaf.feats, str(head), relation,
                 EMPTY_CELL, "SpaceAfter=No" if following in _NO_SPACE_BEFORE else EMPTY_CELL,
             )

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.vectors.kernels.simd import GROUP, LANES, ROOM, TOGETHER, add_delta, fetch, mean
+from weft.vectors.kernels.simd import (
+    GROUP,
+    LANES,
+    ROWS_PER_REGISTER,
+    SCORES_PER_ROW,
+    add_delta,
+    fetch,
+    mean,
+)
 from weft.vectors.kernels.word2vec import (
     compiled,
     filled,
@@ -33,14 +41,14 @@ def train_subwords(text, first, last, weights, targets, window, pieces, start, s
     steps, size = width // LANES, width * 4
     inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
-    room = 2 * window * (max(targets.negative + 1, 64) + GROUP) + ROOM
-    outputs = np.zeros(room, np.int64)
-    labels, shares = np.zeros(room, np.float32), np.zeros(room, np.float32)
+    size = 2 * window * (max(targets.negative + 1, 64) + GROUP) + SCORES_PER_ROW
+    outputs = np.zeros(size, np.int64)
+    labels, shares = np.zeros(size, np.float32), np.zeros(size, np.float32)
     rows = np.empty(max(1, pieces.most), np.int64)
-    gains = np.zeros((TOGETHER, ROOM), np.float32)
+    gains = np.zeros((ROWS_PER_REGISTER, SCORES_PER_ROW), np.float32)
     spare = np.zeros((4, width), np.float32)  # nothing, the mean, and the mean before
     zero = spare.ctypes.data
-    hidden = np.full(TOGETHER, zero, np.int64)
+    hidden = np.full(ROWS_PER_REGISTER, zero, np.int64)
     hidden[0] = zero + size
     begin = text.ends[first - 1] if first else 0
     slope = (stop - start) / max(text.ends[last - 1] - begin, 1) if last else 0.0

@@ -20,9 +20,9 @@ from numba import extending
 from numba.core import cgutils, types
 
 GROUP = 6  # output rows at once: a word and 5 negatives
-ROOM = 8  # scores kept for one input row, so that they fill registers
+SCORES_PER_ROW = 8  # scores kept for one input row, so that they fill registers
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
-TOGETHER = LANES // ROOM  # input rows whose scores fill one register
+ROWS_PER_REGISTER = LANES // SCORES_PER_ROW  # input rows whose scores fill one register
 
 intrinsic: Any = extending.intrinsic  # its own types do not know that the context is given
 _FLOAT, _LONG = ir.FloatType(), ir.IntType(64)
@@ -39,23 +39,25 @@ def padded_width(width: int) -> int:
 
 @intrinsic
 def scores(context, inputs, count, outputs, steps, into):  # type: ignore[no-untyped-def]
-    """Inner products of `count` input rows, a multiple of TOGETHER, with GROUP output rows.
+    """Compute inner products of `count` input rows with GROUP output rows, of `steps` registers.
 
-    A row of `steps` registers each; the scores of an input row stand ROOM places after the last.
+    `count` is a multiple of ROWS_PER_REGISTER; the scores of an input row are SCORES_PER_ROW apart.
     """
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         inputs, count, outputs, steps, into = values
         columns = [_entry(builder, outputs, q) for q in range(GROUP)]
-        with cgutils.for_range_slice(builder, _n(0), count, _n(TOGETHER), _LONG) as (p, _):
-            rows = [_entry(builder, inputs, builder.add(p, _n(i))) for i in range(TOGETHER)]
-            sums = [_slot(builder) for _ in range(TOGETHER * GROUP)]
+        with cgutils.for_range_slice(builder, _n(0), count, _n(ROWS_PER_REGISTER), _LONG) as (p, _):
+            rows = [
+                _entry(builder, inputs, builder.add(p, _n(i))) for i in range(ROWS_PER_REGISTER)
+            ]
+            sums = [_slot(builder) for _ in range(ROWS_PER_REGISTER * GROUP)]
             with cgutils.for_range(builder, steps, intp=_LONG) as loop:
                 ahead = builder.mul(loop.index, _n(_BYTES))
                 a = [_load(builder, row, ahead) for row in rows]
                 for q in range(GROUP):
                     b = _load(builder, columns[q], ahead)
-                    for i in range(TOGETHER):
+                    for i in range(ROWS_PER_REGISTER):
                         place = sums[i * GROUP + q]
                         product = builder.fmul(a[i], b, flags=_FAST)
                         builder.store(
@@ -64,9 +66,9 @@ def scores(context, inputs, count, outputs, steps, into):  # type: ignore[no-unt
             found = [builder.load(place) for place in sums]
             zero = ir.Constant(_VECTOR, [0.0] * LANES)
             lines: list[Any] = []
-            for i in range(TOGETHER):
-                lines += found[i * GROUP : (i + 1) * GROUP] + [zero] * (ROOM - GROUP)
-            _store(builder, _sum(builder, lines), into, builder.mul(p, _n(4 * ROOM)))
+            for i in range(ROWS_PER_REGISTER):
+                lines += found[i * GROUP : (i + 1) * GROUP] + [zero] * (SCORES_PER_ROW - GROUP)
+            _store(builder, _sum(builder, lines), into, builder.mul(p, _n(4 * SCORES_PER_ROW)))
         return context.get_dummy_value()
 
     return types.void(_ADDRESS, types.int64, _ADDRESS, types.int64, _ADDRESS), code
@@ -86,7 +88,7 @@ def update_rows(context, inputs, count, outputs, steps, gains):  # type: ignore[
             with cgutils.for_range(builder, count, intp=_LONG) as inner:
                 row = _entry(builder, inputs, inner.index)
                 a = moved = _load(builder, row, ahead)
-                base = builder.add(gains, builder.mul(inner.index, _n(4 * ROOM)))
+                base = builder.add(gains, builder.mul(inner.index, _n(4 * SCORES_PER_ROW)))
                 for q in range(GROUP):
                     gain = _broadcast(builder, base, q)
                     moved = builder.fadd(

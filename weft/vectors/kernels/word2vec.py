@@ -22,8 +22,8 @@ from numba import njit
 from weft.vectors.kernels.simd import (
     GROUP,
     LANES,
-    ROOM,
-    TOGETHER,
+    ROWS_PER_REGISTER,
+    SCORES_PER_ROW,
     add_delta,
     fetch,
     mean,
@@ -129,12 +129,12 @@ def sigmoid(x: float) -> float:
 @compiled
 def sgd_step(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> None:  # type: ignore[no-untyped-def]
     """One step of gradient ascent: input rows against output rows, GROUP outputs at a time."""
-    even = -(-count // TOGETHER) * TOGETHER
+    even = -(-count // ROWS_PER_REGISTER) * ROWS_PER_REGISTER
     for start in range(0, total, GROUP):
         there = outputs.ctypes.data + 8 * start
         scores(inputs.ctypes.data, even, there, steps, gains.ctypes.data)
         for p in range(count):
-            for q in range(ROOM):
+            for q in range(SCORES_PER_ROW):
                 error = labels[start + q] - sigmoid(gains[p, q])
                 gains[p, q] = error * weights[start + q] * rate
         update_rows(inputs.ctypes.data, count, there, steps, gains.ctypes.data)
@@ -214,14 +214,14 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
     steps, size = width // LANES, width * 4
     inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
-    room = max(targets.negative + 1, 64) + ROOM
-    outputs = np.zeros(room + GROUP, np.int64)
-    labels, shares = np.zeros(room + GROUP, np.float32), np.zeros(room + GROUP, np.float32)
-    around = np.zeros(2 * window + TOGETHER, np.int64)
-    gains = np.zeros((2 * window + TOGETHER, ROOM), np.float32)
+    size = max(targets.negative + 1, 64) + SCORES_PER_ROW
+    outputs = np.zeros(size + GROUP, np.int64)
+    labels, shares = np.zeros(size + GROUP, np.float32), np.zeros(size + GROUP, np.float32)
+    around = np.zeros(2 * window + ROWS_PER_REGISTER, np.int64)
+    gains = np.zeros((2 * window + ROWS_PER_REGISTER, SCORES_PER_ROW), np.float32)
     spare = np.zeros((4, width), np.float32)  # nothing, the mean, and the mean before
     zero = spare.ctypes.data
-    hidden = np.full(TOGETHER, zero, np.int64)
+    hidden = np.full(ROWS_PER_REGISTER, zero, np.int64)
     hidden[0] = zero + size
     begin = text.ends[first - 1] if first else 0
     slope = (stop - start) / max(text.ends[last - 1] - begin, 1) if last else 0.0
@@ -251,7 +251,7 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
                 sgd_step(hidden, 1, outputs, total, labels, shares, gains, steps, rate)
                 add_delta(around.ctypes.data, seen, steps, hidden[0], zero + 2 * size)
             else:
-                for extra in range(seen, -(-seen // TOGETHER) * TOGETHER):
+                for extra in range(seen, -(-seen // ROWS_PER_REGISTER) * ROWS_PER_REGISTER):
                     around[extra] = zero
                 sgd_step(around, seen, outputs, total, labels, shares, gains, steps, rate)
     # Addresses do not keep an array alive: without a use of it here, it would be freed above.
