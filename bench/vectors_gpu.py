@@ -46,7 +46,8 @@ def main() -> None:
         values = [
             figures(
                 train_vectors(
-                    text, method, width=asked.dim, epochs=asked.epochs, seed=seed, rate=asked.rate,  # type: ignore[arg-type]
+                    text, method, width=asked.dim, epochs=asked.epochs, seed=seed,
+                    learning_rate=asked.rate,
                     device=asked.device,
                 ),
                 lists,

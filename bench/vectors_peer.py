@@ -76,7 +76,7 @@ def weft(job: Job) -> tuple[float, float]:
     )
     vectors = train_vectors(
         words, job["method"], width=job["width"], window=job["window"], negative=job["negative"],
-        epochs=job["epochs"], threads=job["threads"], seed=job["seed"], rate=job["rate"],
+        epochs=job["epochs"], threads=job["threads"], seed=job["seed"], learning_rate=job["rate"],
         sample=1e-3, deterministic=job.get("deterministic", False),
     )  # fmt: skip
     seconds = vectors.record["train_seconds"]

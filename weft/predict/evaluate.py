@@ -61,7 +61,7 @@ def evaluate(
             if task.has_references:
                 gold = [task.find_reference(example) for example in kept]
             metric.add(task.predict_targets(output.scores, space), gold)
-            _count_unread(kept, output, tally)
+            _count_truncated(kept, output, tally)
             answers = task.answers(output.scores, space) if predictions or on_example else []
             if on_example is not None:
                 for example, answer in zip(kept, answers, strict=True):
@@ -101,7 +101,7 @@ def _read_targets(
     return kept, targets
 
 
-def _count_unread(examples: Sequence[Example], output: EngineOutput, tally: SkipCounter) -> None:
+def _count_truncated(examples: Sequence[Example], output: EngineOutput, tally: SkipCounter) -> None:
     """Count the texts that were truncated, and those with unknown words."""
     fractions = np.ones(len(examples)) if output.read is None else output.read
     for example, coverage, read in zip(examples, output.coverage, fractions, strict=True):

@@ -29,7 +29,7 @@ def owner(i: int, j: int, threads: int) -> int:
 
 
 @compiled
-def add(i, j, value, keys, values, used):  # type: ignore[no-untyped-def]
+def add(i, j, value, keys, values, used):
     """Add to a pair's entry, made where there is none yet; the part of the table it lies in.
 
     `keys` and `values` are (P, slots); a key of 0 marks an empty slot.
@@ -55,7 +55,7 @@ def add(i, j, value, keys, values, used):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def count(ids, ends, place, stop, shares, who, dense, table, limit):  # type: ignore[no-untyped-def]
+def count(ids, ends, place, stop, shares, who, dense, table, limit):
     """Count pairs from `place` (position, sentence) to `stop`; False when a part is full.
 
     `shares` is (window + 1,), the weight of a pair at each distance; `who` is (thread, threads).
@@ -88,7 +88,7 @@ def count(ids, ends, place, stop, shares, who, dense, table, limit):  # type: ig
 
 
 @compiled
-def flush(place, who, dense, table, limit):  # type: ignore[no-untyped-def]
+def flush(place, who, dense, table, limit):
     """Move the dense block's pairs into the table from `place` (word, word) on; False when full."""
     (mine, threads), (rows, reach, cells), (keys, values, used) = who, dense, table
     i, j = place[0], place[1]

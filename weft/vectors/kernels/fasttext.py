@@ -34,7 +34,7 @@ _OF_53_BITS = 1.0 / (1 << 53)
 
 
 @compiled
-def train_subwords(text, first, last, weights, targets, window, pieces, start, stop, seed):  # type: ignore[no-untyped-def]
+def train_subwords(text, first, last, weights, targets, window, pieces, start, stop, seed):
     """Skip-gram with sub-words on sentences `first` to `last`; the rate from `start` to `stop`."""
     state = np.array([seed], dtype=np.uint64)
     width = weights.inputs.shape[1]
@@ -82,7 +82,7 @@ def train_subwords(text, first, last, weights, targets, window, pieces, start, s
 
 
 @compiled
-def context_targets(  # type: ignore[no-untyped-def]
+def context_targets(
     line, here, left, right, weights, targets, state, outputs, labels, shares, spare
 ) -> int:
     """Append what predicts each word around one place; each begins a group of rows."""
@@ -97,7 +97,7 @@ def context_targets(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def means(inputs, ends, rows, first, last, into) -> None:  # type: ignore[no-untyped-def]
+def means(inputs, ends, rows, first, last, into) -> None:
     """The vectors of words `first` to `last`: the mean of each one's rows."""
     for word in range(first, last):
         begin = ends[word - 1] if word else 0
@@ -113,7 +113,7 @@ def means(inputs, ends, rows, first, last, into) -> None:  # type: ignore[no-unt
 
 
 @compiled
-def fill(table, first, last, width, bound, seed) -> None:  # type: ignore[no-untyped-def]
+def fill(table, first, last, width, bound, seed) -> None:
     """Fill rows with uniform numbers within ±`bound`, independent of the thread; then zeros."""
     state = np.zeros(1, np.uint64)
     for row in range(first, last):
@@ -125,7 +125,7 @@ def fill(table, first, last, width, bound, seed) -> None:  # type: ignore[no-unt
 
 
 @compiled
-def merge(shared, copies, marks, first, last, pull) -> None:  # type: ignore[no-untyped-def]
+def merge(shared, copies, marks, first, last, pull) -> None:
     """Add what each copy learnt, in their order, to the shared rows, and copy these back.
 
     A row that each copy moved a little has its steps summed. One that each moved hundreds of times
@@ -159,7 +159,7 @@ def merge(shared, copies, marks, first, last, pull) -> None:  # type: ignore[no-
 
 
 @compiled
-def sync(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
+def sync(shared, own, before, shares) -> None:
     """Add what a thread has learnt in its own rows since it last did so, and take what others have.
 
     Each row's step is scaled by its share, for the same reason as in `merge`.
@@ -171,7 +171,7 @@ def sync(shared, own, before, shares) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def unpad(table, rows, width):  # type: ignore[no-untyped-def]
+def unpad(table, rows, width):
     """Take the padding out of a table, in the memory it has."""
     wide = table.size // rows
     for row in range(rows):

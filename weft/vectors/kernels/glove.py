@@ -13,7 +13,7 @@ fast = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
 
 
 @compiled
-def arrange(first, second, weight, seed, threads, power, most, out):  # type: ignore[no-untyped-def]
+def arrange(first, second, weight, seed, threads, power, most, out):
     """Fill `out` with a block's pairs both ways round, shuffled, and say where each lot begins.
 
     A lot is what one thread does in one stage: in stage s, thread t has the words w with
@@ -51,7 +51,7 @@ def arrange(first, second, weight, seed, threads, power, most, out):  # type: ig
 
 
 @fast
-def update(begin, end, pairs, vectors, biases, rate):  # type: ignore[no-untyped-def]
+def update(begin, end, pairs, vectors, biases, rate):
     """Take one AdaGrad step for each pair begin … end; the sum of f(x)·(error)² before the steps.
 
     `vectors` is (V, 2, 2, E) and `biases` (V, 2, 2): of a word, as word and as context, the numbers

@@ -18,7 +18,7 @@ _compiled = njit(nogil=True, boundscheck=False, cache=True)
 
 
 @_compiled
-def codes(text, begin, slots, hashes, starts, pool, known, into):  # type: ignore[no-untyped-def]
+def codes(text, begin, slots, hashes, starts, pool, known, into):
     """Code chunks until the text or the size for new ones ends.
 
     Returns the place reached, how many chunks are known and how many codes were written. Chunk k
@@ -71,7 +71,7 @@ def codes(text, begin, slots, hashes, starts, pool, known, into):  # type: ignor
 
 
 @_compiled
-def refill(slots, hashes, known) -> None:  # type: ignore[no-untyped-def]
+def refill(slots, hashes, known) -> None:
     """Place the known chunks in a larger table."""
     mask = np.uint64(slots.size - 1)
     for code in range(known):
@@ -82,7 +82,7 @@ def refill(slots, hashes, known) -> None:  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def expand(found, ends, words, counts, longest, length, ids, cuts):  # type: ignore[no-untyped-def]
+def expand(found, ends, words, counts, longest, length, ids, cuts):
     """Codes to the ids of their words, with a cut after each line and `longest` words.
 
     `length` words of the open sentence came before. Returns how many ids and cuts were written
@@ -109,7 +109,7 @@ def expand(found, ends, words, counts, longest, length, ids, cuts):  # type: ign
 
 
 @_compiled
-def hashed_ngrams(text, ends, shortest, longest, buckets):  # type: ignore[no-untyped-def]
+def hashed_ngrams(text, ends, shortest, longest, buckets):
     """The buckets of the n-grams of words already between marks, and where each word's end."""
     limits = np.empty(ends.size, np.int64)
     found = np.empty(max(1, text.size * (longest - shortest + 1)), np.int32)
@@ -140,7 +140,7 @@ def hashed_ngrams(text, ends, shortest, longest, buckets):  # type: ignore[no-un
 
 
 @_compiled
-def join(ids, ends, keys, starts, same, counts, size):  # type: ignore[no-untyped-def]
+def join(ids, ends, keys, starts, same, counts, size):
     """Replace pairs by their phrase, in place; how many ids are left, and where sentences end."""
     cuts = np.empty(ends.size, np.int64)
     place = written = 0

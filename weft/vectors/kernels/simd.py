@@ -38,7 +38,7 @@ def padded_width(width: int) -> int:
 
 
 @intrinsic
-def scores(context, inputs, count, outputs, steps, into):  # type: ignore[no-untyped-def]
+def scores(context, inputs, count, outputs, steps, into):
     """Compute inner products of `count` input rows with GROUP output rows, of `steps` registers.
 
     `count` is a multiple of ROWS_PER_REGISTER; the scores of an input row are SCORES_PER_ROW apart.
@@ -75,7 +75,7 @@ def scores(context, inputs, count, outputs, steps, into):  # type: ignore[no-unt
 
 
 @intrinsic
-def update_rows(context, inputs, count, outputs, steps, gains):  # type: ignore[no-untyped-def]
+def update_rows(context, inputs, count, outputs, steps, gains):
     """Add to each row the rows of the other side, each times its gain; all at their old values."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -107,7 +107,7 @@ def update_rows(context, inputs, count, outputs, steps, gains):  # type: ignore[
 
 
 @intrinsic
-def mean(context, rows, count, steps, into, copy):  # type: ignore[no-untyped-def]
+def mean(context, rows, count, steps, into, copy):
     """The mean of some rows, written twice."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -129,7 +129,7 @@ def mean(context, rows, count, steps, into, copy):  # type: ignore[no-untyped-de
 
 
 @intrinsic
-def add_delta(context, rows, count, steps, new, old):  # type: ignore[no-untyped-def]
+def add_delta(context, rows, count, steps, new, old):
     """Add `new` − `old` to each of some rows."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -148,7 +148,7 @@ def add_delta(context, rows, count, steps, new, old):  # type: ignore[no-untyped
 
 
 @intrinsic
-def fetch(context, row, lines):  # type: ignore[no-untyped-def]
+def fetch(context, row, lines):
     """Ask the memory for the cache lines of a row that will be needed soon."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:

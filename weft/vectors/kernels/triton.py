@@ -18,12 +18,12 @@ _ANY: dict[str, Any] = {"do_not_specialize": ["count", "size", "seed"]}
 
 
 @triton.jit
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x):
     return 1.0 / (1.0 + tl.exp(-x))
 
 
 @triton.jit
-def _noise(seed, place, slots, sure, alias, size):  # type: ignore[no-untyped-def]
+def _noise(seed, place, slots, sure, alias, size):
     """A word from the noise in each slot: a cell, then its own word or its alias (Walker)."""
     one, two, _, _ = tl.randint4x(seed, place + slots)
     cell = tl.umulhi(one.to(tl.uint32), size + tl.zeros_like(one).to(tl.uint32)).to(tl.int32)
@@ -32,7 +32,7 @@ def _noise(seed, place, slots, sure, alias, size):  # type: ignore[no-untyped-de
 
 
 @triton.jit(**_ANY)
-def windows(  # type: ignore[no-untyped-def]
+def windows(
     ids, left, right, count, inputs, outputs, calm_inputs, calm_outputs, sure, alias, size,
     start, slope, seed,
     NEGATIVE: tl.constexpr, A: tl.constexpr, G: tl.constexpr, W: tl.constexpr,
@@ -77,7 +77,7 @@ def windows(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(**_ANY)
-def pieces(  # type: ignore[no-untyped-def]
+def pieces(
     ids, left, right, count, inputs, outputs, calm_inputs, calm_outputs, sure, alias, size,
     start, slope, seed, piece_ends, piece_rows,
     NEGATIVE: tl.constexpr, A: tl.constexpr, K: tl.constexpr, W: tl.constexpr, P: tl.constexpr,

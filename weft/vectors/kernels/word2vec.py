@@ -127,7 +127,7 @@ def sigmoid(x: float) -> float:
 
 
 @compiled
-def sgd_step(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> None:  # type: ignore[no-untyped-def]
+def sgd_step(inputs, count, outputs, total, labels, weights, gains, steps, rate) -> None:
     """One step of gradient ascent: input rows against output rows, GROUP outputs at a time."""
     even = -(-count // ROWS_PER_REGISTER) * ROWS_PER_REGISTER
     for start in range(0, total, GROUP):
@@ -141,7 +141,7 @@ def sgd_step(inputs, count, outputs, total, labels, weights, gains, steps, rate)
 
 
 @compiled
-def filled(outputs, labels, weights, total, spare) -> int:  # type: ignore[no-untyped-def]
+def filled(outputs, labels, weights, total, spare) -> int:
     """Fill the last group of output rows with a row of zeros that weighs nothing."""
     while total % GROUP:
         outputs[total] = spare
@@ -152,14 +152,14 @@ def filled(outputs, labels, weights, total, spare) -> int:  # type: ignore[no-un
 
 
 @compiled
-def place(table, near, row) -> int:  # type: ignore[no-untyped-def]
+def place(table, near, row) -> int:
     """The address of a row: among those a thread has for itself, or in the table."""
     base = near.ctypes.data if row < near.shape[0] else table.ctypes.data
     return base + row * table.shape[1] * 4
 
 
 @compiled
-def sample_targets(word, targets, tables, state, outputs, labels, weights, total) -> int:  # type: ignore[no-untyped-def]
+def sample_targets(word, targets, tables, state, outputs, labels, weights, total) -> int:
     """Append what predicts a word: itself and its negatives, or its path."""
     table, near, marks = tables.outputs, tables.near_outputs, tables.marked_outputs
     if targets.negative == 0:
@@ -191,7 +191,7 @@ def sample_targets(word, targets, tables, state, outputs, labels, weights, total
 
 
 @compiled
-def sampled(text, sentence, line, state) -> int:  # type: ignore[no-untyped-def]
+def sampled(text, sentence, line, state) -> int:
     """Copy the words of a sentence that survive sub-sampling; how many they are."""
     count = 0
     first = text.ends[sentence - 1] if sentence else 0
@@ -204,7 +204,7 @@ def sampled(text, sentence, line, state) -> int:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def learn_windows(text, first, last, weights, targets, window, averaged, start, stop, seed):  # type: ignore[no-untyped-def]
+def learn_windows(text, first, last, weights, targets, window, averaged, start, stop, seed):
     """Skip-gram, or CBOW where windows are `averaged`, on sentences `first` to `last`.
 
     The learning rate goes from `start` to `stop` on the way.
