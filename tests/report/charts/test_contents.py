@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from tests.fixtures.svg_chart import read_chart
+from tests.fixtures.tune_results import tune_result
 from weft.compare.leaderboard import Row, recommend
-from weft.config import recipe
 from weft.report.analysis.predictions import CalibrationBins
 from weft.report.charts import gradients, heatmap, histograms, plots, tune
 from weft.train.gradient_verdict import GradientHealth
-from weft.tune.restart import Restart, Restarts
 from weft.tune.search import TuneResult
 from weft.tune.space import make_dimensions
 from weft.tune.study import Limits, SearchSpec, TrialRecord
@@ -183,31 +182,9 @@ def test_gradients_are_lines_over_the_distance():
     assert "too weak to learn from" in panel.texts
 
 
-def trial(number, state, value, rate, curve=()):
-    return TrialRecord(number, state, value, {"train.learning_rate": rate}, 1.0, "", curve)
-
-
 @pytest.fixture
 def tuned():
-    base = recipe("bag")
-    dimensions = make_dimensions(
-        {"train.learning_rate": {"low": 0.001, "high": 0.1, "log": True}}, base
-    )
-    rows = (
-        trial(1, "complete", 0.6, 0.001, ((1, 0.5), (2, 0.6))),
-        trial(2, "pruned", 0.3, 0.002, ((1, 0.3),)),
-        trial(3, "failed", None, 0.004),
-        trial(4, "complete", 0.8, 0.01, ((1, 0.7), (2, 0.8))),
-        trial(5, "complete", 0.7, 0.1, ((1, 0.6), (2, 0.7))),
-    )
-    plan = SearchSpec(base, dimensions, "accuracy", True, {})
-    digest = ""
-    again = Restarts(
-        tuple(Restart("tuned", s, digest, v, v) for s, v in ((1, 0.7), (2, 0.8), (3, 0.9))),
-        tuple(Restart("start", s, digest, v, v) for s, v in ((1, 0.5), (2, 0.2))),
-        "test", 0.03, 100,
-    )  # fmt: skip
-    return TuneResult(Path(), plan, Limits(), rows, rows[3], again, {}, {})
+    return tune_result()
 
 
 def test_the_history_of_a_search_has_every_trial_and_the_best_so_far(tuned):

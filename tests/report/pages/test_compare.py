@@ -220,3 +220,11 @@ def test_flags_wrap_under_the_name_and_learning_curves_fold():
     assert head is not None
     assert re.findall(r"<th[^>]*>([^<]*)</th>", head[1])[:2] == ["recipe", "accuracy %"]
     assert '<details class="curves">' in text
+
+
+@pytest.mark.parametrize(("higher", "words"), [(True, "Higher and"), (False, "Lower and")])
+def test_the_page_says_which_end_is_better(higher, words):
+    rows = [dataclasses.replace(one, higher_is_better=higher) for one in page().rows]
+    text = render(dataclasses.replace(page(), rows=rows))
+    assert f"{words} further left is better" in text
+    assert ("the best model up to" in text) is not higher

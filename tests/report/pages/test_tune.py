@@ -8,6 +8,7 @@ import pytest
 
 from weft import config
 from weft.report.pages.tune import (
+    SIGNIFICANCE_LEVEL,
     build_notes,
     describe_changes,
     describe_progress,
@@ -73,6 +74,8 @@ def restarts(tuned=(0.90, 0.92), start=(0.85, 0.87), p=0.0123, split="test", **m
             "a significant gain (paired p = 0.012 on 1,234 texts).",
         ),
         (restarts(p=0.2), "not significant (paired p = 0.20"),
+        (restarts(p=SIGNIFICANCE_LEVEL), "not significant"),
+        (restarts(p=SIGNIFICANCE_LEVEL - 0.001), "a significant gain"),
         (restarts((0.7,), (0.8,), p=1e-4), "a significant loss: keep the original configuration"),
         (restarts((0.7,), (0.8,), p=1e-4), "Tuned 70.0, original 80.0"),
         (restarts(split="dev"), "The search optimised dev: expect a smaller gain elsewhere."),
@@ -141,6 +144,12 @@ def test_the_page_is_whole_and_safe():
     assert re.search(r">75 %<", text)
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
+
+
+def test_the_page_counts_trials_by_how_they_ended():
+    counts = re.findall(r"<li><b>(\d+)</b> ([a-z ]+)</li>", render_page(tuned(), COMMAND))
+    assert counts[0] == ("2", "trials finished")
+    assert {("1", "pruned"), ("1", "failed"), ("1", "killed")} <= {*counts}
 
 
 def test_a_page_without_restarts_curves_and_importance():
