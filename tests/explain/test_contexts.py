@@ -108,7 +108,7 @@ def test_an_excerpt_keeps_the_word_in_the_middle():
 
 
 def test_invalid_word_or_model_raises_user_error(trained):
-    with pytest.raises(UserError, match="“tree” does not stand in these texts"):
+    with pytest.raises(UserError, match="“tree” does not occur in these texts"):
         find_contexts(network("embed"), examples(), "tree")
     with pytest.raises(UserError, match="should name a word"):
         find_contexts(network("embed"), examples(), " ")

@@ -90,14 +90,14 @@ def token_weights(
         for row, values in zip(rows, weights.tolist(), strict=True):
             assert row.spans is not None
             kept = values[: len(row.spans)]
-            places = token_offsets(row, seconds[row.text] if seconds else 0)
+            offsets = token_offsets(row, seconds[row.text] if seconds else 0)
             # What stands around a text has no place in it, and is no word that was looked at.
             pieces[row.text] += [
-                (*place, weight)
-                for place, span, weight in zip(places, row.spans.tolist(), kept, strict=True)
+                (*offset, weight)
+                for offset, span, weight in zip(offsets, row.spans.tolist(), kept, strict=True)
                 if span != [0, 0] or not engine.indexer.never_empty
             ]
-    return [_normalise(found) for found in pieces]
+    return [_normalise(own) for own in pieces]
 
 
 def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps]:
@@ -112,50 +112,50 @@ def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps
             "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
             "and layers to show."
         )
-    (given,) = predictor.prepare_inputs([requested])
-    found = _choose_row(engine, given, _answer_offset(predictor, given))
-    if found is None:
+    (prepared,) = predictor.prepare_inputs([requested])
+    chosen = _choose_row(engine, prepared, _answer_offset(predictor, prepared))
+    if chosen is None:
         return []
-    row, source, which = found
+    row, source, which = chosen
     with torch.inference_mode():
         return [
             AttentionMaps(name + which, tuple(tokens), _stack_layers(layers, len(tokens)), second)
             for name, tokens, layers, second in _iterate_maps(
-                engine, source, _token_strings(engine, row, given)
+                engine, source, _token_strings(engine, row, prepared)
             )
         ]
 
 
-def _answer_offset(predictor: Predictor, given: str | Example) -> int:
+def _answer_offset(predictor: Predictor, one: str | Example) -> int:
     """Return the offset of the answer in the second text, or -1 if it is not a span there."""
     if predictor.config["task"].get("kind") != "span":
         return -1
-    (answer,) = predictor([given])
+    (answer,) = predictor([one])
     spans = answer.structure.spans if answer.structure is not None else ()
     return int(spans[0][0]) if spans else -1
 
 
 def _choose_row(
-    engine: NeuralEngine, given: str | Example, place: int
+    engine: NeuralEngine, one: str | Example, offset: int
 ) -> tuple[Row | None, Padded, str] | None:
     """The first row of a text, or that of a place in the second, alone in its batch.
 
     With it comes which of several windows it is, in words; None of a text in which nothing is read.
     """
     if engine.model.traits.is_mlm:
-        text = given if isinstance(given, str) else given.text
+        text = one if isinstance(one, str) else one.text
         (blank, _), *_ = with_blanks(text, engine.indexer, "input")
         ids = torch.from_numpy(blank.ids.astype(np.int64))[None].to(engine.runtime.device)
         return None, Padded(ids, torch.tensor([len(blank.ids)])), ""
-    found = [(row, i, x) for rows, x in engine.batches([given]) for i, row in enumerate(rows)]
-    if not found:
+    windows = [(row, i, x) for rows, x in engine.batches([one]) for i, row in enumerate(rows)]
+    if not windows:
         return None
-    found.sort(key=lambda one: _row_order(one[0]))
-    holding = [n for n, (row, *_) in enumerate(found) if place >= 0 and _covers(row, place)]
+    windows.sort(key=lambda one: _row_order(one[0]))
+    holding = [n for n, (row, *_) in enumerate(windows) if offset >= 0 and _covers(row, offset)]
     chosen = holding[0] if holding else 0
-    row, at, source = found[chosen]
+    row, at, source = windows[chosen]
     size, second = int(source.lengths[at]), source.second
-    which = f", window {chosen + 1} of {len(found)}" if len(found) > 1 else ""
+    which = f", window {chosen + 1} of {len(windows)}" if len(windows) > 1 else ""
     alone = Padded(
         source.data[at : at + 1, :size],
         source.lengths[at : at + 1],
@@ -165,25 +165,25 @@ def _choose_row(
     return row, alone, which
 
 
-def _covers(row: Row, place: int) -> bool:
+def _covers(row: Row, offset: int) -> bool:
     """Return True if a row covers the character at an offset of the second text."""
     own = np.zeros((0, 2), int) if row.spans is None else row.spans[row.second :]
-    return bool(((own[:, 0] <= place) & (place < own[:, 1])).any())
+    return bool(((own[:, 0] <= offset) & (offset < own[:, 1])).any())
 
 
 def _row_order(row: Row) -> tuple[int, ...]:
     """Return the sort key of a row among those of its text or text pair."""
-    places = np.zeros((0, 2), int) if row.spans is None else row.spans
-    own = (places[: row.second], places[row.second :]) if row.second else (places,)
-    return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in own))
+    spans = np.zeros((0, 2), int) if row.spans is None else row.spans
+    sides = (spans[: row.second], spans[row.second :]) if row.second else (spans,)
+    return (row.start, *(int(one[one[:, 1] > 0, 0].min(initial=2**31 - 1)) for one in sides))
 
 
-def _token_strings(engine: NeuralEngine, row: Row | None, given: str | Example) -> list[str]:
+def _token_strings(engine: NeuralEngine, row: Row | None, one: str | Example) -> list[str]:
     """The steps of a row as they stand in the text; empty where only ids are known."""
     if row is None or row.spans is None:
         return []
-    text = given if isinstance(given, str) else given.text
-    other = "" if isinstance(given, str) else given.other or ""
+    text = one if isinstance(one, str) else one.text
+    other = "" if isinstance(one, str) else one.other or ""
     out = []
     for step, (start, end) in enumerate(row.spans.tolist()):
         own = other if row.second and step >= row.second else text
@@ -213,10 +213,10 @@ def _iterate_maps(
     tables = model.parts["embedder"]
     kinds = [spec["kind"] for spec in (tables if isinstance(tables, list) else [tables])]
     inputs = zip(kinds, model.embedder_parts, model.embedder_inputs(source), strict=True)
-    for kind, embedder, given in inputs:
+    for kind, embedder, own_input in inputs:
         if isinstance(embedder, TransformerEmbedder):
-            read = embedder.step_ids(given)
-            own = tokens if tokens and not given.subtokens else [
+            read = embedder.step_ids(own_input)
+            own = tokens if tokens and not own_input.subtokens else [
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
             yield kind, own, embedder.attention_weights(read), second
@@ -280,20 +280,20 @@ def embedder_rollout(network: Contextual, source: Padded) -> Tensor:
     layers, mask = network.attention_weights(source), source.mask
     if network.mix is None:
         return rollout(layers, mask)
-    shares = network.mix.weights.float().tolist()
-    return sum(s * rollout(layers[:n], mask) for n, s in enumerate(shares))  # type: ignore[return-value]
+    layer_weights = network.mix.weights.float().tolist()
+    return sum(s * rollout(layers[:n], mask) for n, s in enumerate(layer_weights))  # type: ignore[return-value]
 
 
-def word_rollout(network: Contextual, given: Padded) -> Tensor:
+def word_rollout(network: Contextual, words_input: Padded) -> Tensor:
     """(B, T, T) how much of the vector of each word came from each word, by all its pieces.
 
     What stands around the sentence keeps its share for itself.
     """
     flow, owners = (
-        embedder_rollout(network, network.step_ids(given)),
-        network.word_indices(given),
+        embedder_rollout(network, network.step_ids(words_input)),
+        network.word_indices(words_input),
     )  # (B, S, S)
-    words = torch.arange(given.data.shape[1], device=owners.device)
+    words = torch.arange(words_input.data.shape[1], device=owners.device)
     inside = (owners[:, None] == words[:, None]).float()  # (B, T, S)
     read = inside / inside.sum(2, keepdim=True).clamp(min=1)
     if network.subword_pooling != "mean":  # the vector of a word is that of one of its pieces

@@ -49,8 +49,8 @@ def build_search_tree(
             now.append(len(nodes))
             ways.append((*(ways[up] if up >= 0 else ()), token))
             nodes.append(BeamNode(t, beam, name(token), total, up, "open"))
-        for found in _finished_hypotheses(run, t):
-            token, parent, logp, score = found
+        for finished in _finished_hypotheses(run, t):
+            token, parent, logp, score = finished
             up = before[parent] if before else -1
             total = logp + (nodes[up].total if up >= 0 else 0.0)
             fate: Status = "ended" if token == last else "cut"
@@ -71,9 +71,9 @@ def _finished_hypotheses(run: BeamState, step: int) -> list[tuple[int, int, floa
     pool = run.pool
     columns = (pool.rank, pool.time, pool.token, pool.slot, pool.logp)
     rows = zip(*(column[0].tolist() for column in columns), strict=True)
-    found = [
+    finished = [
         (token, slot, logp, rank)
         for rank, time, token, slot, logp in rows
         if time == step and rank > -math.inf
     ]
-    return sorted(found, key=lambda one: -one[3])
+    return sorted(finished, key=lambda one: -one[3])

@@ -110,26 +110,26 @@ def find_contexts(
     texts = list(islice(holding, limit))
     if not texts:
         raise UserError(
-            f"The word “{word}” does not stand in these texts. Give another --contexts."
+            f"The word “{word}” does not occur in these texts. Choose another for --contexts."
         )
-    found: dict[tuple[int, int, int], np.ndarray] = {}
-    given = [one.text for one, _ in texts]
-    for rows, states in _iterate_states(engine, given, layer):
-        for row, vectors in zip(rows, states.rows(), strict=True):
-            own = vectors.float().cpu().numpy()[-len(row.ids) :]  # without a [CLS] of the encoder
+    vectors: dict[tuple[int, int, int], np.ndarray] = {}
+    plain = [one.text for one, _ in texts]
+    for rows, states in _iterate_states(engine, plain, layer):
+        for row, own in zip(rows, states.rows(), strict=True):
+            tokens = own.float().cpu().numpy()[-len(row.ids) :]  # without a [CLS] of the encoder
             for start, end in texts[row.text][1]:
-                if (vector := _mean_vector(row, own, start, end)) is not None:
-                    found.setdefault((row.text, start, end), vector)
-    if not found:
-        raise UserError(f"The word “{word}” lies beyond what the model reads of these texts.")
-    places = sorted(found)
+                if (vector := _mean_vector(row, tokens, start, end)) is not None:
+                    vectors.setdefault((row.text, start, end), vector)
+    if not vectors:
+        raise UserError(f"The model truncates these texts before the word “{word}”.")
+    positions = sorted(vectors)
     return Contexts(
         word,
-        tuple(_occurrence(texts[i][0], start, end) for i, start, end in places),
-        np.stack([found[place] for place in places]),
+        tuple(_occurrence(texts[i][0], start, end) for i, start, end in positions),
+        np.stack([vectors[position] for position in positions]),
         layer,
         next(holding, None) is not None,
-        sum(len(spans) for _, spans in texts) - len(places),
+        sum(len(spans) for _, spans in texts) - len(positions),
     )
 
 

@@ -39,9 +39,9 @@ class ExplainedWord:
     start: int = -1  # where the word begins in the text of the explanation
 
     def to_json(self) -> dict[str, object]:
-        found = {"number": self.step + 1, "word": self.name, "column": self.column}
+        out = {"number": self.step + 1, "word": self.name, "column": self.column}
         right = {"gold": self.gold} if self.gold else {}
-        return {**found, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
+        return {**out, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
 
 
 @dataclass(frozen=True)

@@ -80,14 +80,14 @@ def faithfulness(
 
 def summarise_curves(method: str, curves: np.ndarray, seed: int = 0) -> Faithfulness:
     """The figures of (n, 1 + draws, 2, F) curves: of each text its own order, then random ones."""
-    own, chance = curves[:, 0], curves[:, 1:].mean(1)  # (n, 2, F)
-    drop, by_chance = _aopc(own[:, 0]), _aopc(chance[:, 0])  # (n,)
-    mean, random_mean = own.mean(0), chance.mean(0)  # (2, F)
+    ordered, shuffled = curves[:, 0], curves[:, 1:].mean(1)  # (n, 2, F)
+    drop, random_drop = _aopc(ordered[:, 0]), _aopc(shuffled[:, 0])  # (n,)
+    mean, random_mean = ordered.mean(0), shuffled.mean(0)  # (2, F)
     return Faithfulness(
         method=method,
         aopc=bootstrap_interval(_mean, drop, seed=seed),
-        random=bootstrap_interval(_mean, by_chance, seed=seed),
-        gain=bootstrap_interval(_mean, drop - by_chance, seed=seed),
+        random=bootstrap_interval(_mean, random_drop, seed=seed),
+        gain=bootstrap_interval(_mean, drop - random_drop, seed=seed),
         shares=FRACTIONS,
         deletion=tuple(mean[0].tolist()),
         insertion=tuple(mean[1].tolist()),
@@ -108,8 +108,8 @@ def _mean(values: np.ndarray) -> float:
 def word_orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
     """The words by weight, strongest support of the target first; then random orders."""
     own = sorted(range(len(words)), key=lambda i: -words[i].weight)
-    places = [seed, *(word.start for word in words)]
-    random = np.random.default_rng(places)
+    entropy = [seed, *(word.start for word in words)]
+    random = np.random.default_rng(entropy)
     return [own, *(random.permutation(len(words)).tolist() for _ in range(draws))]
 
 

@@ -73,11 +73,11 @@ class GenerationTrace:
         return out
 
 
-def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTrace:
+def trace_generation(predictor: Predictor, source_text: str | Example) -> GenerationTrace:
     """Trace how a model generates its answer to a text or a feature matrix."""
     engine = _neural(predictor)
     vectors = engine.input_kind == "vectors"
-    example = Example(given) if isinstance(given, str) else given
+    example = Example(source_text) if isinstance(source_text, str) else source_text
     text = example.text if vectors else as_input(predictor, example).text
     rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
@@ -113,15 +113,15 @@ def trace_generation(predictor: Predictor, given: str | Example) -> GenerationTr
 def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     """Trace how a language model scores each token of a text, with its alternatives."""
     engine = predictor.engine
-    (found,) = engine.likelihoods([text])
-    ids, probs = found.table[:, 0].tolist(), found.probs[:, 0]
+    (scored,) = engine.likelihoods([text])
+    ids, probs = scored.table[:, 0].tolist(), scored.probs[:, 0]
     logps, looks = None, None
     if isinstance(engine, NeuralEngine) and not lm_head(engine.model).is_bidirectional:
         with torch.inference_mode():
             logps, looks = _score_text(lm_head(engine.model), ids, engine.runtime.device)
     vocabulary = _vocabulary(predictor)
     name = _token_namer(vocabulary, vocabulary.size[2])
-    tokens = _trace_tokens(ids, probs, logps, name, found.places)
+    tokens = _trace_tokens(ids, probs, logps, name, scored.places)
     return GenerationTrace(tokens, attention=looks, scored=True)
 
 
@@ -234,9 +234,9 @@ def _cross_attention(head: Seq2SeqHead, memory: Padded, ids: Sequence[int]) -> n
     """Return the cross-attention (L, N, T, S) of each token of the answer."""
     decoder = head.decoder.base_decoder
     size = decoder.words.size
-    given = [head.first, *ids[:-1]] if ids else []
-    known = [i if i < size else UNKNOWN_ID for i in given]
-    targets = Padded.from_rows([known]).to(memory.data.device)
+    inputs = [head.first, *ids[:-1]] if ids else []
+    ids_in_vocabulary = [i if i < size else UNKNOWN_ID for i in inputs]
+    targets = Padded.from_rows([ids_in_vocabulary]).to(memory.data.device)
     if not isinstance(decoder, TransformerDecoder):
         assert isinstance(decoder, Seq2SeqDecoder)
         weights = decoder.read(targets, memory).weights  # (1, T, S)
@@ -259,7 +259,7 @@ def _score_text(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return log-probabilities (T, V) before each token, and a Transformer's attention."""
     decoder, seen = head.decoder, list(ids)[: head.row_steps]
-    given = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
+    source = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
     caught: list[Tensor] = []
 
     def catch(block: TransformerBlock, inputs: tuple[Tensor, ...]) -> None:
@@ -269,7 +269,7 @@ def _score_text(
     blocks = decoder.blocks if isinstance(decoder, TransformerDecoder) else ()
     hooks = [block.register_forward_pre_hook(catch) for block in blocks]
     try:
-        features = decoder.features(given)  # (1, T, F)
+        features = decoder.features(source)  # (1, T, F)
     finally:
         for hook in hooks:
             hook.remove()
@@ -291,10 +291,10 @@ def _trace_tokens(
     probs: Sequence[float] | np.ndarray,
     logps: np.ndarray | None,
     name: Callable[[int], str],
-    places: Sequence[tuple[int, int]] = (),
+    offsets: Sequence[tuple[int, int]] = (),
 ) -> tuple[TokenTrace, ...]:
     out = []
-    for t, (token, chance) in enumerate(zip(ids, probs, strict=True)):
+    for t, (token, prob) in enumerate(zip(ids, probs, strict=True)):
         others: tuple[tuple[str, float], ...] = ()
         if logps is not None and t < len(logps):
             best = np.argsort(-logps[t], kind="stable")[
@@ -302,8 +302,8 @@ def _trace_tokens(
             ].tolist()
             chosen = [i for i in best if name(i) not in HIDDEN_SPECIALS][:MAX_ALTERNATIVES]
             others = tuple((name(i), float(np.exp(logps[t, i]))) for i in chosen)
-        place = tuple(places[t]) if places else (0, 0)
-        out.append(TokenTrace(name(token), float(chance), others, (int(place[0]), int(place[1]))))
+        span = tuple(offsets[t]) if offsets else (0, 0)
+        out.append(TokenTrace(name(token), float(prob), others, (int(span[0]), int(span[1]))))
     return tuple(out)
 
 

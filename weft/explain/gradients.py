@@ -60,8 +60,8 @@ def token_weights(
                 (*span, weight) for span, weight in zip(spans, kept, strict=True)
             ]  # fmt: skip
     return [
-        [(start, end, weight / count) for start, end, weight in found]
-        for found, count in zip(pieces, windows.tolist(), strict=True)
+        [(start, end, weight / count) for start, end, weight in own]
+        for own, count in zip(pieces, windows.tolist(), strict=True)
     ]
 
 

@@ -97,14 +97,14 @@ def explain(
     plain = [one.text if isinstance(one, Example) else str(one) for one in texts]
     words = _attribute(predictor, plain, targets, method, steps) if plain else []
     return [
-        Explanation(text, answer, aim.name, method, found)
-        for text, answer, aim, found in zip(plain, answers, targets, words, strict=True)
+        Explanation(text, answer, aim.name, method, weights)
+        for text, answer, aim, weights in zip(plain, answers, targets, words, strict=True)
     ]
 
 
 def _explain_pairs(
     predictor: Predictor,
-    given: Sequence[Example],
+    examples: Sequence[Example],
     answers: Sequence[Answer],
     targets: list[Target],
     method: str,
@@ -113,22 +113,23 @@ def _explain_pairs(
     """Two texts side by side, the words of both weighed; the mark between them has no weight."""
     from weft.explain import attention, gradients
 
-    texts = [one.full_text for one in given]
-    seconds = [len(one.text) + len(PAIR_SEPARATOR) for one in given]
+    texts = [one.full_text for one in examples]
+    seconds = [len(one.text) + len(PAIR_SEPARATOR) for one in examples]
     if method == OCCLUSION:
-        read = _read_pairs(predictor, given, seconds)
+        read = _read_pairs(predictor, examples, seconds)
         words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
     else:
         engine, points = (
             cast("NeuralEngine", predictor.engine),
             steps if method == INTEGRATED else 0,
         )
-        found = (
-            attention.token_weights(engine, given, seconds)
+        token_weights = (
+            attention.token_weights(engine, examples, seconds)
             if method == ATTENTION
-            else gradients.token_weights(engine, given, targets, points, seconds)
+            else gradients.token_weights(engine, examples, targets, points, seconds)
         )
-        words = [sum_by_word(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+        pairs = zip(texts, token_weights, strict=True)
+        words = [sum_by_word(text, tokens) for text, tokens in pairs]
     return [
         Explanation(text, answer, aim.name, method, _add_separator(own, second), second=second)
         for text, answer, aim, own, second in zip(
@@ -138,20 +139,20 @@ def _explain_pairs(
 
 
 def _read_pairs(
-    predictor: Predictor, given: Sequence[Example], seconds: Sequence[int]
+    predictor: Predictor, examples: Sequence[Example], seconds: Sequence[int]
 ) -> list[tuple[Word, ...]]:
     """The words of both texts that the model reads, without weights yet."""
     if isinstance(predictor.engine, ClassicEngine):
         return [
             (*_all_words(e.text, ()),
              *(Word(w.start + k, w.end + k, 0.0) for w in _all_words(e.other or "", ())))
-            for e, k in zip(given, seconds, strict=True)
+            for e, k in zip(examples, seconds, strict=True)
         ]  # fmt: skip
-    pieces: list[list[tuple[int, int, float]]] = [[] for _ in given]
-    for rows, _ in cast("NeuralEngine", predictor.engine).batches(given):
+    tokens: list[list[tuple[int, int, float]]] = [[] for _ in examples]
+    for rows, _ in cast("NeuralEngine", predictor.engine).batches(examples):
         for row in rows:
-            pieces[row.text] += [(*span, 0.0) for span in token_offsets(row, seconds[row.text])]
-    return [sum_by_word(e.full_text, found) for e, found in zip(given, pieces, strict=True)]
+            tokens[row.text] += [(*span, 0.0) for span in token_offsets(row, seconds[row.text])]
+    return [sum_by_word(e.full_text, own) for e, own in zip(examples, tokens, strict=True)]
 
 
 def _add_separator(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
@@ -199,25 +200,25 @@ def _attribute(
     if method == ATTENTION:
         from weft.explain import attention
 
-        found = attention.token_weights(engine, texts)
+        token_weights = attention.token_weights(engine, texts)
     else:
         from weft.explain import gradients
 
-        found = gradients.token_weights(
+        token_weights = gradients.token_weights(
             engine, texts, targets, steps if method == INTEGRATED else 0
         )
-    return [sum_by_word(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+    return [sum_by_word(text, pieces) for text, pieces in zip(texts, token_weights, strict=True)]
 
 
 def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
     """The words of each text that the model reads, without weights yet."""
     if isinstance(predictor.engine, ClassicEngine):
         return [_all_words(text, ()) for text in texts]
-    pieces: list[list[tuple[int, int, float]]] = [[] for _ in texts]
+    tokens: list[list[tuple[int, int, float]]] = [[] for _ in texts]
     for row in cast("NeuralEngine", predictor.engine).indexer.rows(texts, spans=True):
         assert row.spans is not None
-        pieces[row.text] += [(start, end, 0.0) for start, end in row.spans.tolist()]
-    return [sum_by_word(text, found) for text, found in zip(texts, pieces, strict=True)]
+        tokens[row.text] += [(start, end, 0.0) for start, end in row.spans.tolist()]
+    return [sum_by_word(text, own) for text, own in zip(texts, tokens, strict=True)]
 
 
 def _all_words(text: str, weighed: Sequence[Word]) -> tuple[Word, ...]:

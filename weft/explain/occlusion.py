@@ -29,16 +29,16 @@ def word_weights(
     in each text a second one begins, where there are two.
     """
     variants: list[Variant] = []
-    for text, given, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
-        spans = [(word.start, word.end) for word in given]
+    for text, own, second in zip(texts, words, seconds or [0] * len(texts), strict=True):
+        spans = [(word.start, word.end) for word in own]
         variants.append(keep_words(text, spans, second))
         variants += [
             keep_words(text, spans[:i] + spans[j:], second) for i, j in _removal_ranges(len(spans))
         ]
     scores = score_distinct(engine, variants)  # (asked, C)
     out, at = [], 0
-    for given, target in zip(words, targets, strict=True):
-        parts = _removal_ranges(len(given))
+    for own, target in zip(words, targets, strict=True):
+        parts = _removal_ranges(len(own))
         values = scores[at : at + 1 + len(parts)] @ target.direction
         at += 1 + len(parts)
         falls = values[0] - values[1:]
@@ -46,7 +46,7 @@ def word_weights(
             tuple(
                 Word(word.start, word.end, float(fall) / (j - i))
                 for (i, j), fall in zip(parts, falls.tolist(), strict=True)
-                for word in given[i:j]
+                for word in own[i:j]
             )
         )
     return out

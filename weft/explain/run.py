@@ -206,12 +206,12 @@ def _explain_words(
         measure_faithfulness,
     )
 
-    found = [pair for pair in answer_sentences(predictor, examples) if pair[0].words]
-    if not found:
+    answered = [pair for pair in answer_sentences(predictor, examples) if pair[0].words]
+    if not answered:
         raise UserError("There is no word in these texts that the model reads.")
-    kept = [example for example, _ in found]
+    kept = [example for example, _ in answered]
     gold = [gold_annotation(predictor, example) for example in kept]
-    if not names or not all(can_attribute(answer) for _, answer in found):
+    if not names or not all(can_attribute(answer) for _, answer in answered):
         if word or target or column:
             reason = (
                 "there is no score of a single word here that they could choose"
@@ -222,10 +222,10 @@ def _explain_words(
                 f"--word, --column and --target do not fit: {reason}. Leave them out: what is said "
                 "of the sentence is drawn."
             )
-        bare = [Explanation(e.text, a, "", "", ()) for e, a in found]
+        bare = [Explanation(e.text, a, "", "", ()) for e, a in answered]
         return ExplainRun(kept, {"": bare}, {}, gold=gold)
     requested = [
-        make_request(predictor, e, a, word=word, column=column, target=target) for e, a in found
+        make_request(predictor, e, a, word=word, column=column, target=target) for e, a in answered
     ]  # fmt: skip
     explained, faithful = {}, {}
     for name in names:

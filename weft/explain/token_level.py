@@ -61,11 +61,11 @@ def can_attribute(answer: Answer) -> bool:
 
 
 def answer_sentences(
-    predictor: Predictor, given: Sequence[str | Example]
+    predictor: Predictor, sentences: Sequence[str | Example]
 ) -> list[tuple[Example, Answer]]:
     """Each sentence with the words that are answered, and what is answered."""
     out = []
-    ready = [_preprocess(predictor, one) for one in given]
+    ready = [_preprocess(predictor, one) for one in sentences]
     for example, answer in zip(ready, predictor.stream(ready), strict=True):
         predicted = answer.structure
         if predicted is not None and example.words != predicted.words:
@@ -126,10 +126,10 @@ def attribute(requested: ExplainRequest, method: str, steps: int = 50) -> Explan
         weights = here.occlusion(requested.target)
     else:
         weights = here.gradients(requested.target, steps if method == INTEGRATED else 0)
-    text, places = text_and_offsets(requested.example)
+    text, offsets = text_and_offsets(requested.example)
     first = here.row.start
     words = tuple(
-        Word(*places[first + i], weight) for i, weight in enumerate(weights.tolist())
+        Word(*offsets[first + i], weight) for i, weight in enumerate(weights.tolist())
     )  # fmt: skip
     return Explanation(text, requested.answer, requested.target.name, method, words, requested.at)
 
@@ -263,8 +263,8 @@ def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoice
     rows: dict[int, np.ndarray] = {}
     for chosen, source in engine.batches([example]):  # type: ignore[list-item]
         with torch.inference_mode():
-            found = choice_probs(engine.model(source), requested.wanted).double().cpu().numpy()
-        for row, own in zip(chosen, found, strict=True):
+            probs = choice_probs(engine.model(source), requested.wanted).double().cpu().numpy()
+        for row, own in zip(chosen, probs, strict=True):
             rows[row.start] = own[: len(row.ids)]
     table = [word for start in sorted(rows) for word in rows[start]]
     table = table[-1:] if requested.wanted.what == "label" else table

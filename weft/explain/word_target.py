@@ -106,8 +106,8 @@ class WordTarget:
     def _subtoken_gradients(self, table: nn.Embedding, target: Target, steps: int) -> np.ndarray:
         """(W,) the same from the pieces on that a pre-trained network reads, summed over words."""
         network = only_network(self.model)
-        (given,) = self.model.embedder_inputs(self.source)
-        read, owners = network.step_ids(given), network.word_indices(given)  # (1, S)
+        (inputs,) = self.model.embedder_inputs(self.source)
+        read, owners = network.step_ids(inputs), network.word_indices(inputs)  # (1, S)
         with torch.no_grad():
             embedded = read.with_data(table(read.data))  # (1, S, E)
             nothing = table(read.data.masked_fill(owners >= 0, self.piece - 1))
@@ -121,10 +121,12 @@ class WordTarget:
 
         directions = torch.from_numpy(target.direction).to(embedded.data)[None]  # (1, C)
         base = nothing if steps else None
-        found = integrate_gradients(self.model, embedded, directions, steps, base, score)[0]  # (S,)
+        (gradients,) = integrate_gradients(
+            self.model, embedded, directions, steps, base, score
+        )  # (S,)
         inside = owners[0] >= 0
-        sums = found.new_zeros(self.source.data.shape[1])
-        return sums.index_add(0, owners[0][inside], found[inside]).double().cpu().numpy()
+        sums = gradients.new_zeros(self.source.data.shape[1])
+        return sums.index_add(0, owners[0][inside], gradients[inside]).double().cpu().numpy()
 
     def occlusion(self, target: Target) -> np.ndarray:
         """(W,) how far scores · direction falls when each word is hidden."""
@@ -144,8 +146,8 @@ class WordTarget:
                 front = encoder.leading
                 weights = flow[self.step + front, front:]
             if has_embedder_attention(model):
-                (given,) = model.embedder_inputs(self.source)
-                weights = weights @ word_rollout(only_network(model), given)[0]
+                (inputs,) = model.embedder_inputs(self.source)
+                weights = weights @ word_rollout(only_network(model), inputs)[0]
         return weights.double().cpu().numpy()
 
     def _mask_words(self, hidden: np.ndarray) -> Padded:

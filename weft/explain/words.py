@@ -29,8 +29,8 @@ Variant = str | tuple[str, str]  # a text or a pair with words removed
 
 def word_spans(text: str) -> np.ndarray:
     """(n, 2) where the words of a text stand; marks are words of their own."""
-    found = [span for _, span in _splitter().pre_tokenize_str(replace_surrogates(text))]
-    return np.array(found, np.int32).reshape(-1, 2)
+    spans = [span for _, span in _splitter().pre_tokenize_str(replace_surrogates(text))]
+    return np.array(spans, np.int32).reshape(-1, 2)
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +43,7 @@ def _splitter() -> "Split":
     return Split(Regex(f"{slot}|{word_pattern.word_regex()}"), "removed", invert=True)
 
 
-def sum_by_word(text: str, pieces: Iterable[TokenWeight]) -> tuple[Word, ...]:
+def sum_by_word(text: str, tokens: Iterable[TokenWeight]) -> tuple[Word, ...]:
     """The words that some piece touches, each with the sum of its pieces' weights.
 
     A piece of several words counts for the one it shares most with. One without a word of its own
@@ -51,27 +51,27 @@ def sum_by_word(text: str, pieces: Iterable[TokenWeight]) -> tuple[Word, ...]:
     lost.
     """
     spans = word_spans(text)
-    listed = sorted(pieces)
-    if not len(spans) or not listed:
+    ordered = sorted(tokens)
+    if not len(spans) or not ordered:
         return ()
-    places = np.array([piece[:2] for piece in listed], np.int32)
-    read = spans[_covered_words(spans, places)]
+    token_spans = np.array([piece[:2] for piece in ordered], np.int32)
+    read = spans[_covered_words(spans, token_spans)]
     if not len(read):
         return ()
-    owners = align_to_words(places, read)
+    owners = align_to_words(token_spans, read)
     lost = owners < 0
-    following = np.searchsorted(read[:, 0], places[:, 0])
+    following = np.searchsorted(read[:, 0], token_spans[:, 0])
     owners[lost] = np.minimum(following, len(read) - 1)[lost]
-    sums = np.bincount(owners, [piece[2] for piece in listed], minlength=len(read))
+    sums = np.bincount(owners, [piece[2] for piece in ordered], minlength=len(read))
     return tuple(
         Word(start, end, weight)
         for (start, end), weight in zip(read.tolist(), sums.tolist(), strict=True)
     )
 
 
-def _covered_words(spans: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _covered_words(spans: np.ndarray, token_spans: np.ndarray) -> np.ndarray:
     """Return a mask of words that overlap some span; spans are sorted by their start."""
-    solid = places[places[:, 0] < places[:, 1]]
+    solid = token_spans[token_spans[:, 0] < token_spans[:, 1]]
     if not len(solid):
         return np.zeros(len(spans), bool)
     reach = np.maximum.accumulate(solid[:, 1])

@@ -7,9 +7,9 @@ B sentences   T words   C labels   A features
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class LinearCRF:
         return out
 
     def parameters(self) -> int:
-        """The number of learned weights."""
+        """Return the number of learned weights."""
         return self._table().nnz + self.transitions.size
 
     def save(self, folder: Path, name: str = WEIGHTS) -> None:
@@ -123,7 +123,7 @@ class LinearCRF:
         from safetensors.numpy import save_file
 
         table = self._table()
-        arrays: list[Any] = [
+        arrays: list[np.ndarray] = [
             _pack(self.features),
             _pack(self.labels),
             table.indptr,
@@ -267,8 +267,8 @@ def _log_sum(scores: np.ndarray) -> np.ndarray:
         return np.log(np.exp(scores - top).sum(1)) + top[:, 0]
 
 
-def _pack(names: Any) -> np.ndarray:
-    """Names as bytes, each closed by NUL, which CRFsuite's names cannot hold."""
+def _pack(names: Iterable[str]) -> np.ndarray:
+    """Return names as bytes, each followed by NUL, which CRFsuite's names cannot contain."""
     return np.frombuffer("".join(f"{name}\0" for name in names).encode("utf-8"), np.uint8)
 
 

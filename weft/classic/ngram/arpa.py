@@ -8,10 +8,10 @@ import gzip
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def write_arpa(model: NGram, vocabulary: Vocabulary, path: Path) -> None:
     """Write a model; a name that ends in .gz is compressed."""
     names = _written(model, vocabulary)
     try:
-        with _open_text(path, "wt") as file:
+        with _open_to_write(Path(path)) as file:
             _write(model, names, file)
     except OSError as error:
         raise UserError(f"{path}: cannot write the n-grams: {error.strerror}.") from error
@@ -96,7 +96,7 @@ def read_arpa(path: Path) -> tuple[NGram, Vocabulary]:
     Where there is no <unk>, unknown words are impossible: their logarithm is −inf.
     """
     try:
-        with _open_text(path, "rb") as file:
+        with _open_to_read(Path(path)) as file:
             return _Reader(path, file).read()
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file.") from None
@@ -106,9 +106,14 @@ def read_arpa(path: Path) -> tuple[NGram, Vocabulary]:
         raise UserError(f"{path}: not UTF-8 ({error.reason}). Convert the file first.") from error
 
 
-def _open_text(path: Path, mode: Literal["rb", "wt"]) -> IO[Any]:
-    opened: Any = gzip.open if Path(path).suffix == ".gz" else open
-    return opened(path, mode, **({} if mode == "rb" else {"encoding": "utf-8", "newline": "\n"}))
+def _open_to_read(path: Path) -> IO[bytes] | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+
+
+def _open_to_write(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", encoding="utf-8", newline="\n")
+    return open(path, "w", encoding="utf-8", newline="\n")
 
 
 class _Reader:
@@ -117,7 +122,7 @@ class _Reader:
     They are read as bytes: those are cut at ASCII blanks alone, and a word may hold any other.
     """
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | gzip.GzipFile) -> None:
         self.path, self.file, self.number = path, file, 0
         # The marks have the places they have elsewhere; the file has no line for PAD.
         self.names = [PAD, UNK, BOS, EOS]
@@ -214,7 +219,11 @@ class _Reader:
         return self.ids[word]
 
 
-def _trie(tables: list[tuple[np.ndarray, np.ndarray]], size: int, orphan: Any) -> NGram:
+def _trie(
+    tables: list[tuple[np.ndarray, np.ndarray]],
+    size: int,
+    orphan: Callable[[int, np.ndarray], UserError],
+) -> NGram:
     """Sort the n-grams of every order and find the node that each continues."""
     marks, order = Marks(), len(tables)
     ids, logs = tables[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from weft.machine import available_cpus
 from weft.storage import atomic_write
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from weft.batch.padded import Padded
@@ -80,8 +81,8 @@ class NGram:
         scores = self.flat_scores(sentences)[0].astype(np.float64)
         return math.exp(-scores.mean()) if np.isfinite(scores).all() else math.inf
 
-    def start(self, batch: int, device: Any = None) -> "Tensor":
-        """The state (B, N − 1) before anything; the first step is given `bos`."""
+    def start(self, batch: int, device: "torch.device | str | None" = None) -> "Tensor":
+        """Return the state (B, N − 1) before the first step, whose input is `bos`."""
         import torch
 
         return torch.full((batch, self.order - 1), -1, dtype=torch.long, device=device)
