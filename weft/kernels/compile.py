@@ -1,10 +1,10 @@
-"""Compiling the blocks of a model: one function serves all blocks, so it is made in seconds."""
+"""torch.compile of a model's blocks: one function serves all blocks, so it compiles in seconds."""
 
 from typing import Any
 
 from torch import nn
 
-MAX_COMPILED_SHAPES = 64  # that one function is compiled for, in all models of a process together
+MAX_COMPILED_SHAPES = 64  # per function, over all models of a process
 
 
 class Compilable(nn.Module):
@@ -42,7 +42,7 @@ def uncompile_blocks(model: nn.Module) -> int:
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """Return whether an error came from the compiler, not from the compiled code."""
+    """Return True if an error came from the compiler, not from the compiled code."""
     from torch._dynamo.exc import TorchDynamoException
 
     return isinstance(error, TorchDynamoException)

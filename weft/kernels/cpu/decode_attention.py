@@ -1,6 +1,6 @@
-"""Compiled: attention of single steps to keys and values that lie anywhere. Imported to run only.
+"""Decode attention compiled by Numba: single queries over a paged KV store. Import it only to run.
 
-N rows   H hidden width   R rows of a store   M lists of places, each for N / M rows   P places
+N rows   H hidden width   R rows of a store   M slot lists, each for N / M rows   P slots
 """
 
 import numpy as np
@@ -74,7 +74,7 @@ def _softmax(scores):
 
 @_compiled
 def _dot(one, other):
-    # Indices from zero up are known not to be negative, without which no loop is vectorised.
+    # Indices that count from zero are known to be non-negative, so the loop is vectorised.
     total = np.float32(0)
     for k in range(len(one)):
         total += one[k] * other[k]

@@ -1,6 +1,4 @@
-"""Compiled: rows of numbers to 256 levels and back, for products of whole numbers.
-
-Imported to run only.
+"""Dynamic int8 quantisation of activations, compiled by Numba. Import it only to run it.
 
 N rows   I width in   O width out
 """
@@ -8,8 +6,8 @@ N rows   I width in   O width out
 import numpy as np
 from numba import njit
 
-# NaN and infinities keep their meaning; only the order of sums is free. A division that may raise
-# an error would keep a loop from being vectorised.
+# NaN and infinities keep their meaning; only the order of sums is free. With the numpy error model
+# divisions never raise, so loops are vectorised.
 _compiled = njit(
     nogil=True,
     cache=True,
@@ -19,14 +17,14 @@ _compiled = njit(
 )
 f4, i4 = np.float32, np.int32
 UINT8_LEVELS = f4(255)
-MIN_STEP = f4(1e-12)  # rows of one number have a size as well
+MIN_STEP = f4(1e-12)  # a constant row has a step too
 MAGNITUDE_BITS = i4(0x7FFFFFFF)  # all bits but the sign
 RELU, GELU, TANH = 1, 2, 3  # in the order of `weft.kernels.cpu.linear.ONEDNN_ACTIVATIONS`
 
 
 @_compiled
 def quantise_rows(x, whole, size, low):
-    """x (N, I) as levels (N, I) of bytes: x = size·whole + low, both (N,)."""
+    """Quantise x (N, I) to uint8 levels, row by row: x = size·whole + low, both (N,)."""
     for n in range(len(x)):
         row, out = x[n], whole[n]
         least, most = _row_range(row)
@@ -41,7 +39,7 @@ def quantise_rows(x, whole, size, low):
 
 @_compiled
 def dequantise(products, size, low, sums, bias, activation):
-    """Products of levels (N, O) as those of numbers, with bias and activation, in place."""
+    """Dequantise products (N, O) in place, with bias and activation."""
     for n in range(len(products)):
         row, step, least = products[n], size[n], low[n]
         for k in range(len(row)):
@@ -59,7 +57,7 @@ def dequantise(products, size, low, sums, bias, activation):
 
 @_compiled
 def dequantise_add(products, size, low, sums, bias, other):
-    """The same without an activation, added to `other` (N, O)."""
+    """Dequantise products (N, O) in place, add the bias and `other` (N, O)."""
     for n in range(len(products)):
         row, more, step, least = products[n], other[n], size[n], low[n]
         for k in range(len(row)):
@@ -68,8 +66,8 @@ def dequantise_add(products, size, low, sums, bias, other):
 
 @_compiled
 def _row_range(row):
-    """The least and the greatest number of a row; NaN lies beyond infinity, so it is found."""
-    # Of numbers as integers of the same order: only their minimum is vectorised.
+    """Return minimum and maximum of a row; NaN sorts beyond infinity, so it is noticed."""
+    # As integers in the same order: only integer minima are vectorised.
     least, most = MAGNITUDE_BITS, i4(-MAGNITUDE_BITS - 1)
     for k in range(len(row)):
         key = _sortable_bits(f4(row[k]).view(np.int32))
@@ -79,14 +77,14 @@ def _row_range(row):
 
 @_compiled
 def _sortable_bits(bits):
-    """The bits of a number as an integer of the same order, and back."""
+    """Map float bits to an integer with the same order, and back."""
     return i4(bits ^ i4(i4(bits >> i4(31)) & MAGNITUDE_BITS))
 
 
 @_compiled
 def _exp(x):
-    """e^x for x of at most 80, to 1e-7 of it: 2^n times a polynomial of what is left."""
-    # Taylor's, over half a power of two on either side.
+    """Return e^x for x ≤ 80 with relative error 1e-7: 2^n times a polynomial of the remainder."""
+    # The Taylor series of 2^f for |f| ≤ 1/2.
     x = x * f4(1.4426950408889634)
     x = x if not x < f4(-126) else f4(-126)
     whole = np.floor(x + f4(0.5))
@@ -103,7 +101,7 @@ def _exp(x):
 
 @_compiled
 def _gelu(x):
-    """x·Φ(x), to 2e-7: Φ by formula 7.1.26 of Abramowitz and Stegun."""
+    """Return x·Φ(x) to 2e-7; Φ is formula 7.1.26 of Abramowitz and Stegun."""
     size = abs(x) * f4(0.7071067811865476)
     t = f4(1) / (f4(1) + f4(0.3275911) * size)
     r = f4(1.061405429)
@@ -117,7 +115,7 @@ def _gelu(x):
 
 @_compiled
 def _gelu_tanh(x):
-    """Its approximation by tanh, as GPT-2 has it."""
+    """Return the tanh approximation of GELU, as in GPT-2."""
     inner = f4(1.5957691216057308) * (x + f4(0.044715) * x * x * x)
     inner = inner if not inner < f4(-80) else f4(-80)
     return x / (f4(1) + _exp(-inner))

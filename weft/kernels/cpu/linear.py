@@ -13,21 +13,21 @@ from torch import Tensor, nn
 
 WeightDtype = Literal["float32", "int8"]
 Activation = Literal["none", "relu", "gelu", "gelu-tanh"]
-# How oneDNN names what follows a product: the function, and how it is computed.
+# oneDNN's names of activations: the function and its algorithm.
 ONEDNN_ACTIVATIONS: dict[str, tuple[str, str]] = {
     "none": ("none", ""),
     "relu": ("relu", ""),
     "gelu": ("gelu", "none"),
     "gelu-tanh": ("gelu", "tanh"),
 }
-INT8_LEVELS = 127  # of whole numbers on each side of zero
-PROBE_WIDTH = 16  # width of a layer to try them with
-MIN_SCALE = 1e-12  # rows of zeros have a scale as well
+INT8_LEVELS = 127  # on each side of zero
+PROBE_WIDTH = 16  # of the layer that tests whether they work
+MIN_SCALE = 1e-12  # a row of zeros has a scale too
 
 
 @cache
 def can_pack(weights: str = "float32") -> bool:
-    """Return whether oneDNN's linear layers exist and work; torch promises neither."""
+    """Return True if oneDNN's linear layers exist and work; torch guarantees neither."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight = torch.ones(1, PROBE_WIDTH), torch.ones(PROBE_WIDTH, PROBE_WIDTH)
@@ -59,17 +59,17 @@ class PackedLinear:
         return y
 
     def add_to(self, x: Tensor, other: Tensor) -> Tensor:
-        """The same without an activation, added to `other` (N, O)."""
+        """Return the product without an activation, added to `other` (N, O)."""
         linear_add = torch.ops.mkldnn._linear_pointwise.binary
         y: Tensor = linear_add(x, other, self.weight, self.bias, "add")  # (N, O)
         return y
 
 
 class Int8Linear(PackedLinear):
-    """The same with weights of 8 bits, a scale for each output, and rows rounded as they come.
+    """The same with int8 weights, one scale per output, and dynamically quantised inputs.
 
-    Each row is spread over all 256 levels from its least to its greatest number, so that rows do
-    not see each other. Of Dettmers et al. 2022 this is the vector-wise product, with an offset.
+    Each row is spread over 256 levels from its minimum to its maximum, so that rows do not affect
+    each other: the vector-wise product of Dettmers et al. (2022), with an offset.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none"):
@@ -99,7 +99,7 @@ class Int8Linear(PackedLinear):
         return products  # (N, O)
 
     def _product(self, x: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
-        """Products of the levels with weights (N, O), and each row's size of a level and offset."""
+        """Return integer products (N, O), and the step and offset of each row."""
         from weft.kernels.cpu.int8 import quantise_rows
 
         whole, ends = torch.empty(x.shape, dtype=torch.uint8), np.empty((2, len(x)), np.float32)
@@ -112,7 +112,7 @@ class Int8Linear(PackedLinear):
 
 
 class PackedNorm:
-    """A layer norm, with weights of its own."""
+    """A layer norm with copied weights."""
 
     def __init__(self, norm: nn.LayerNorm):
         self.weight, self.bias = norm.weight.detach().clone(), norm.bias.detach().clone()

@@ -1,6 +1,6 @@
-"""The softmax of a loss on a GPU, in Triton: scores become their own gradient, where they lie.
+"""Fused cross-entropy in Triton: logits are replaced by their gradient, in place.
 
-R words that count   V words   C columns, V or more
+R scored words   V words   C columns, V or more
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 # first and the writing go to memory.
 BLOCK = 4096  # columns at a time
 NUM_WARPS = 16
-LOWEST_LOGIT = tl.constexpr(-1e30)  # a maximum of nothing
+LOWEST_LOGIT = tl.constexpr(-1e30)  # the maximum of an empty set
 
 
 @triton.jit
@@ -23,18 +23,18 @@ def _cross_entropy_kernel(
     scores, stride, ids, losses, words, columns, smoothing,
     SLOPES: tl.constexpr, SMOOTHED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One row a program: first the sum of its softmax, then the slopes over the scores."""
+    """Process one row per program: the softmax denominator first, then the gradient."""
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     wanted = tl.load(ids + row)
-    # Every lane has a maximum and a sum of its own, which meet once, at the end: threads do not
-    # wait for each other. Of e^(old − new) and e^(x − new) one is e^0, so one is computed.
+    # Every lane has a separate maximum and sum, combined once at the end: threads do not wait for
+    # each other. Of e^(old − new) and e^(x − new) one is e^0, so only one is computed.
     tops = tl.full((BLOCK,), LOWEST_LOGIT, tl.float32)
     masses = tl.zeros((BLOCK,), tl.float32)
     plain = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, words, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        # Read up to `columns`, a round number: up to `words` it would be one by one.
+        # Read up to `columns`, a multiple of the vector width; `words` would force scalar loads.
         x = tl.load(scores + at, mask=at < columns, other=0.0, eviction_policy="evict_last")
         x = tl.where(at < words, x.to(tl.float32), float("-inf"))
         fade = tl.exp(-tl.abs(x - tops))
@@ -51,8 +51,8 @@ def _cross_entropy_kernel(
         lost -= even * tl.sum(plain, 0)
     tl.store(losses + row, tl.where(wanted < 0, 0.0, lost))
     if SLOPES:
-        tl.debug_barrier()  # everything above has been read before it is written over
-        # A row that costs nothing has slopes of zero.
+        tl.debug_barrier()  # all reads above come before these writes
+        # An ignored row has zero gradient.
         whole = tl.where(wanted < 0, float("inf"), whole)
         even = tl.where(wanted < 0, 0.0, even)
         for start in range(0, columns, BLOCK):
@@ -62,7 +62,7 @@ def _cross_entropy_kernel(
             if SMOOTHED:
                 slope -= tl.where(at < words, even, 0.0)
             tl.store(scores + at, slope.to(scores.dtype.element_ty), mask=at < columns)
-        tl.debug_barrier()  # and this is written over what was just written
+        tl.debug_barrier()  # the target's gradient overwrites what was just written
         slope = tl.exp(right - whole) - (1.0 - smoothing) - even
         tl.store(scores + wanted, slope.to(scores.dtype.element_ty), mask=wanted >= 0)
 
@@ -70,13 +70,13 @@ def _cross_entropy_kernel(
 def fused_cross_entropy(
     scores: Tensor, ids: Tensor, words: int, smoothing: float, wanted: bool
 ) -> Tensor:
-    """The loss of each row (R,) of scores (R, C), of which the first `words` columns are words.
+    """Return the loss of each row (R,) of logits (R, C); only the first `words` columns are words.
 
-    With `wanted`, the scores are replaced by the loss's gradient, zero behind the words. A row with
-    an id below 0 costs nothing.
+    With `wanted`, the logits are replaced by the loss's gradient, zero beyond the words. A row with
+    an id below 0 is ignored.
     """
     losses = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
-    # Triton starts its programs on the current device, which need not be the scores'.
+    # Triton launches on the current device, which need not be that of the logits.
     with torch.get_device_module(scores.device).device(scores.device):
         _cross_entropy_kernel[(len(scores),)](
             scores, scores.stride(0), ids, losses, words, scores.shape[1], smoothing,

@@ -1,6 +1,6 @@
-"""Attention of one step on a GPU, in Triton: only the filled part of a KV cache is read.
+"""Decode attention in Triton: one query per row, over the filled part of a KV cache.
 
-R rows   B rows of a memory   P slots of a cache   S steps of the memory   N heads
+R rows   B rows of encoder states   P cache slots   S source steps   N heads
 K width per head   W beams of a prompt
 """
 
@@ -19,10 +19,10 @@ from weft.kernels.triton.launch import launch_options
 # multiprocessor, and several of them at a time hide each other's waiting; where a past is short as
 # well, small ones are soonest done. Measured on an H200: 4.3, 6.4 and 8.3 µs.
 FEW_PROGRAMS_SHAPE, MANY_PROGRAMS_SHAPE, SHORT_CACHE_SHAPE = (256, 8), (64, 4), (32, 2)
-MIN_MANY_PROGRAMS = 256  # programs that are many
-MAX_SHORT_CACHE = 64  # places that are a short past
-MAX_BLOCK_NUMBERS = 256 * 64  # places times width, at most
-LOWEST_SCORE = tl.constexpr(-1e30)  # a score that no other is below
+MIN_MANY_PROGRAMS = 256  # from here on, the programs fill the device
+MAX_SHORT_CACHE = 64  # slots of a short cache
+MAX_BLOCK_NUMBERS = 256 * 64  # slots times width of a block
+LOWEST_SCORE = tl.constexpr(-1e30)  # below every real score
 
 
 @triton.jit
@@ -33,9 +33,9 @@ def _attention_kernel(
     K: tl.constexpr, WIDTH: tl.constexpr, BEAMS: tl.constexpr, BLOCK: tl.constexpr,
     PAST: tl.constexpr, TABLE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """One row and head a program: what its query finds in the past or in a memory.
+    """Attend with one query (one row and head per program) to a cache or to encoder states.
 
-    In the past it also finds itself, after its key and value were written there.
+    In a cache the step also attends to itself, after its key and value were written.
     """
     program = tl.program_id(0)
     row, head = (program // heads).to(tl.int64), program % heads
@@ -60,8 +60,8 @@ def _attention_kernel(
     else:
         at = tl.load(position + row // BEAMS).to(tl.int32)
         last = tl.zeros((WIDTH,), tl.float32)
-        own_score = tl.sum(last, 0) + LOWEST_SCORE  # it counts only where the memory is empty
-    # Every place of a block has sums of its own, which meet once, at the end.
+        own_score = tl.sum(last, 0) + LOWEST_SCORE  # counts only for an empty source
+    # Every slot of a block has separate sums, which are combined once, at the end.
     top = tl.zeros((BLOCK,), tl.float32) + own_score
     mass = tl.zeros((BLOCK,), tl.float32)
     mixed = tl.zeros((BLOCK, WIDTH), tl.float32)
@@ -104,11 +104,11 @@ def decode_self_attention(
     beams: int,
     shape: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Attend queries (R, N, 1, K) to caches (R, N, P, K) and their own step: (R, 1, N*K).
+    """Attend queries (R, N, 1, K) to caches (R, N, P, K) and to this step: (R, 1, N*K).
 
-    Keys and values `k` and `v` of the step are written at `position` (R,) of the caches first. The
-    `beams` rows of a prompt are next to each other, and `rows` (R, P) says which of them wrote each
-    place. `shape` is how many places a program looks at at once, and its warps.
+    The step's keys and values `k` and `v` are written at `position` (R,) of the caches first. The
+    `beams` rows of a prompt are adjacent, and `rows` (R, P) is the beam that wrote each slot.
+    `shape` is the number of slots per block, and of warps.
     """
     assert keys.stride() == values.stride()
     return _launch(q, k, v, keys, values, position, rows, beams, True, shape)
@@ -121,9 +121,9 @@ def decode_cross_attention(
     lengths: Tensor,
     shape: tuple[int, int] | None = None,
 ) -> Tensor:
-    """Attend queries (R, N, 1, K) to a memory (B, N, S, K) of lengths (B,): (R, 1, N*K).
+    """Attend queries (R, N, 1, K) to encoder keys (B, N, S, K) of lengths (B,): (R, 1, N*K).
 
-    The rows that share a row of the memory are next to each other. In an empty one are zeros.
+    Rows that share a source are adjacent. An empty source yields zeros.
     """
     if keys.stride() != values.stride():
         keys, values = keys.contiguous(), values.contiguous()
@@ -150,8 +150,8 @@ def _launch(
     block = min(
         block, max(MAX_BLOCK_NUMBERS // width, 16), max(triton.next_power_of_2(keys.shape[2]), 16)
     )
-    warps = min(warps, max(block * width // 512, 1))  # a vector of every array for each thread
-    # Triton starts its programs on the current device, which need not be the queries'.
+    warps = min(warps, max(block * width // 512, 1))  # one vector load per array and thread
+    # Triton launches on the current device, which need not be that of the queries.
     with torch.get_device_module(q.device).device(q.device):
         _attention_kernel[(R * N,)](
             q, k, v, keys, values, position, position if rows is None else rows, out,

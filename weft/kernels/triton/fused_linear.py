@@ -1,6 +1,6 @@
-"""Products of few rows on a GPU, in Triton: a norm before, a sum behind, and weights ahead of time.
+"""Fused norm, linear layer and residual for small batches in Triton; weights are prefetched.
 
-R rows   K width of what goes in   F width of what comes out
+R rows   K input width   F output width
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from weft.kernels.triton.launch import launch_options
 
-MAX_TILE_NUMBERS = 16384  # numbers of a matrix that a program holds
-MIN_MMA_SIZE = 16  # rows of a matrix unit
-MAX_WHOLE_ROW = 1024  # numbers of a row that are held at once for matrix units
-ROW_CHUNK = 512  # and those of longer rows
+MAX_TILE_NUMBERS = 16384  # matrix elements that a program holds
+MIN_MMA_SIZE = 16  # rows of a tensor-core tile
+MAX_WHOLE_ROW = 1024  # widest row that tensor cores take at once
+ROW_CHUNK = 512  # columns at a time of wider rows
 
 
 @triton.jit
 def _layer_norm(x, gain, shift, column, real, size, eps):
-    """A row in single precision with mean 0 and variance 1, times its gain."""
+    """Return the layer norm of a row, in float32."""
     mean = tl.sum(x, 0) / size
     apart = tl.where(real, x - mean, 0.0)
     scale = tl.rsqrt(tl.sum(apart * apart, 0) / size + eps)
@@ -54,14 +54,14 @@ def _matvec_kernel(
     BIAS: tl.constexpr, NORM: tl.constexpr, ACTIVATION: tl.constexpr, ADDED: tl.constexpr,
     ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Some columns of all rows: `F` of `width`, from rows of `size` numbers."""
+    """Compute `F` of `width` output columns of all rows, from rows of `size` values."""
     offset = tl.arange(0, K)
     here = offset < size
     column = tl.program_id(0) * F + tl.arange(0, F)
     real = column < width
     kind = out.dtype.element_ty
     at = weight + column.to(tl.int64)[:, None] * weight_row + offset[None, :]
-    # Nothing that runs before changes weights, so that they need not wait for it.
+    # No earlier kernel writes weights, so they are loaded before the wait.
     matrix = tl.load(at, mask=real[:, None] & here[None, :], other=0.0)
     if EARLY:
         gdc_wait()
@@ -107,7 +107,7 @@ def _matmul_kernel(
     BIAS: tl.constexpr, NORM: tl.constexpr, ACTIVATION: tl.constexpr, ADDED: tl.constexpr,
     ADDED_NORM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The same by matrix units: all rows at once, `WHOLE` or `K` numbers of each at a time."""
+    """The same on tensor cores: all rows at once, `WHOLE` or `K` columns at a time."""
     offset = tl.arange(0, K)
     column = tl.program_id(0) * F + tl.arange(0, F)
     real = column < width
@@ -169,9 +169,9 @@ def triton_fused_linear(
     eps: float, activation: str, added: Tensor | None, added_gain: Tensor | None,
     added_shift: Tensor | None, added_eps: float, shape: tuple[int, int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Rows (R, K) times a matrix (F, K), normalised before and added to others behind; see `few`.
+    """Return `small_batch.fused_linear` of rows (R, K) and a matrix (F, K), as (R, F).
 
-    `shape` is how many columns a program makes, and its warps.
+    `shape` is the number of columns per program, and of warps.
     """
     (R, K), N = x.shape, len(weight)
     assert all(part.stride(1) == 1 for part in (x, weight, _or_dummy(added, x)))
@@ -192,7 +192,7 @@ def triton_fused_linear(
         **launch_options(x),
     }  # fmt: skip
     grid = (triton.cdiv(N, columns),)
-    # Triton starts its programs on the current device, which need not be the rows'.
+    # Triton launches on the current device, which need not be that of the rows.
     with torch.get_device_module(x.device).device(x.device):
         if units:
             options |= {
@@ -207,14 +207,14 @@ def triton_fused_linear(
 
 
 def _matvec_shape(columns: int, wide: int) -> tuple[int, int]:
-    """Columns of a program and its warps: about as many programs as there are multiprocessors."""
+    """Return columns per program and warps: about one program per multiprocessor."""
     each = 16 if columns >= 3000 else 8 if columns >= 1024 else 4
     each = max(min(each, MAX_TILE_NUMBERS // wide), 1)
     return each, 4 if wide <= 1024 else 8
 
 
 def _matmul_shape(columns: int, wide: int) -> tuple[int, int]:
-    """The same for matrix units; measured on an H200."""
+    """Return the same for tensor cores; measured on an H200."""
     return (64, 4) if columns >= 16384 and wide <= 512 else (32, 8)
 
 

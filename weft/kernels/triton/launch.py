@@ -1,7 +1,7 @@
 """Programmatic dependent launch: kernels start while the previous one still runs.
 
-Only another such kernel lets them begin early, once it has done its own waiting; all others end
-first. As none of them writes weights, those may be read before the waiting, and nothing else.
+Only another such kernel lets them start early, after its own wait; all others end first. No kernel
+writes weights, so weights may be read before the wait, and nothing else.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ MIN_PDL_CAPABILITY = (9, 0)  # devices that can: Hopper
 
 
 def launch_options(x: Tensor) -> dict[str, bool]:
-    """Return the launch options of such a kernel on the device of a tensor."""
+    """Return the launch options of such a kernel on the tensor's device."""
     return {"EARLY": True, "launch_pdl": True} if _supports_pdl(x.device) else {"EARLY": False}
 
 

@@ -1,6 +1,6 @@
-"""The largest numbers of rows on a GPU, in Triton: first of short pieces, then of what these found.
+"""Top-k of rows in Triton: first of each chunk, then of the chunks' candidates.
 
-N rows   V numbers of a row   K that are wanted   C pieces of a row
+N rows   V values of a row   K top values   C chunks of a row
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from weft.kernels.triton.launch import launch_options
 
-CHUNK_COLUMNS = 512  # numbers that one warp looks through
+CHUNK_COLUMNS = 512  # values per warp
 LOWEST_KEY = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
 def _sort_keys(value, index):
-    """Whole numbers in the order of values; of equal ones the first is the largest, NaN as inf."""
+    """Return integer keys that sort like the values; ties: the first is largest; NaN is inf."""
     value = tl.where(value == value, value.to(tl.float32), float("inf"))
-    value = tl.where(value == 0.0, 0.0, value)  # -0 is no less than 0
+    value = tl.where(value == 0.0, 0.0, value)  # -0 equals 0
     bits = value.to(tl.int32, bitcast=True)
     bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return (bits.to(tl.int64) << 32) | (0x7FFFFFFF - index).to(tl.int64)
@@ -32,7 +32,7 @@ def _chunk_topk(
     values, chunk_keys, row_size, size, chunks, WANTED: tl.constexpr, PIECE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Keys of the largest of one piece, largest first."""
+    """Write the top keys of one chunk, largest first."""
     row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     if EARLY:
         gdc_wait()
@@ -52,7 +52,7 @@ def _merge_topk(
     values, chunk_keys, out, indices, row_size, count, WANTED: tl.constexpr, COUNT: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The largest of what the pieces of one row found."""
+    """Merge the top keys of the chunks of one row."""
     row = tl.program_id(0).to(tl.int64)
     if EARLY:
         gdc_wait()
@@ -68,7 +68,7 @@ def _merge_topk(
 
 
 def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest of each row (N, V) and their places, both (N, count), largest first."""
+    """Return the top values of each row (N, V) and their indices, both (N, count), descending."""
     N, V = values.shape
     assert values.stride(1) == 1
     chunks = triton.cdiv(V, CHUNK_COLUMNS)
@@ -76,7 +76,7 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     out = torch.empty(N, count, dtype=values.dtype, device=values.device)
     indices = torch.empty(N, count, dtype=torch.int64, device=values.device)
     size = triton.next_power_of_2(chunks * count)
-    # Triton starts its programs on the current device, which need not be the rows'.
+    # Triton launches on the current device, which need not be that of the rows.
     with torch.get_device_module(values.device).device(values.device):
         _chunk_topk[(N, chunks)](
             values, chunk_keys, values.stride(0), V, chunks, WANTED=count, PIECE=CHUNK_COLUMNS,
