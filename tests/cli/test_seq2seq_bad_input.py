@@ -130,7 +130,7 @@ def test_parallel_files_are_read_joined_or_by_target(tmp_path, joined):
 def test_a_very_long_text_is_named_before_it_is_answered(tmp_path, monkeypatch, limit):
     path = pair(tmp_path, "".join(f"a{i} b\n" for i in range(20)), "a b\n" * 20)
     ok(*train(tmp_path, path, "--target", "de", "--set", f"data.max_tokens={limit}"))
-    monkeypatch.setattr("weft.cli.predict.LONG", 30)
+    monkeypatch.setattr("weft.cli.predict.LONG_TEXT_CHARACTERS", 30)
     (tmp_path / "a.txt").write_text("a1 b\n" + "a1 b " * 9 + "\na2 b\n", "utf-8")
     done = ok("predict", tmp_path / "run", tmp_path / "a.txt")
     assert len(done.lines) == 3

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.doctor.fix import FixResult
 
 SHOWN = 3  # places of a finding on the terminal; --json and --html show more
-LABELS = 8
+MAX_LABELS_SHOWN = 8
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -149,7 +149,7 @@ def _show_tables(console: "Console", diagnosis: "Diagnosis", max_words: int) -> 
     console.print(table)
     _show_words(console, diagnosis, max_words)
     for kind, counted in named.items():
-        shown = list(counted.items())[:LABELS]
+        shown = list(counted.items())[:MAX_LABELS_SHOWN]
         summary = ", ".join(f"{label} {sum(counts.values()):,}" for label, counts in shown)
         more = len(counted) - len(shown)
         rest = f" and {more:,} more" if more > 0 else ""

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     Mistakes: TypeAlias = LabelErrors | ClassificationErrors | BestAndWorst
 
-LABELS, CONFUSIONS = 20, 10  # lines of the tables
-WORST = 20  # sentences that a page draws
-ERRORS = 100  # of a classifier that a page shows
-SAMPLES = 3  # of the worst answers that are texts, and of the best
+MAX_LABEL_ROWS, MAX_CONFUSION_ROWS = 20, 10  # of the tables
+MAX_WORST_SENTENCES = 20  # sentences that a page draws
+MAX_PAGE_ERRORS = 100  # of a classifier that a page shows
+N_SAMPLES = 3  # of the worst answers that are texts, and of the best
 
 
 def evaluate(
@@ -131,18 +131,18 @@ def _mistakes(predictor: "Predictor", errors: int, report: str, as_json: bool) -
     if kind := generation_task(predictor):
         from weft.report.analysis.best_and_worst import BestAndWorst
 
-        usual = 0 if as_json and not report else SAMPLES
-        return BestAndWorst(kind, keep=max(errors, WORST if report else usual))
+        usual = 0 if as_json and not report else N_SAMPLES
+        return BestAndWorst(kind, keep=max(errors, MAX_WORST_SENTENCES if report else usual))
     if predictor.is_structured:
         from weft.report.analysis.mistakes import LabelErrors
 
-        return LabelErrors(keep=max(errors, WORST if report else 0))
+        return LabelErrors(keep=max(errors, MAX_WORST_SENTENCES if report else 0))
     if not (errors or report):
         return None
     if predictor.labels:
         from weft.report.analysis.classification import ClassificationErrors
 
-        return ClassificationErrors(keep=max(errors, ERRORS if report else 0))
+        return ClassificationErrors(keep=max(errors, MAX_PAGE_ERRORS if report else 0))
     what = "--errors" if errors else "--report"
     raise UserError(
         f"{what} shows wrong labels, tags, trees and texts, and this model answers with a number. "
@@ -172,11 +172,11 @@ def _show(mistakes: "Mistakes", errors: int) -> None:
     from weft.report.analysis.mistakes import LabelErrors
 
     if isinstance(mistakes, ClassificationErrors):
-        _show_labels(mistakes, errors or SAMPLES)
+        _show_labels(mistakes, errors or N_SAMPLES)
     elif isinstance(mistakes, LabelErrors):
         _show_words(mistakes, errors)
     else:
-        _show_texts(mistakes, errors or SAMPLES)
+        _show_texts(mistakes, errors or N_SAMPLES)
 
 
 def _show_texts(found: "BestAndWorst", count: int) -> None:
@@ -242,7 +242,7 @@ def _show_counts(mistakes: "LabelCounts", averages: "dict[str, ClassScores]") ->
     for name in ("precision", "recall", "F1", unit):
         table.add_column(name, justify="right")
     found = mistakes.by_label()
-    for name, one in list(found.items())[:LABELS]:
+    for name, one in list(found.items())[:MAX_LABEL_ROWS]:
         numbers = (f"{x:.3f}" for x in (one.precision, one.recall, one.f1))
         table.add_row(Text(escape_control(name)), *numbers, f"{one.support:,}")
     for name, one in averages.items():
@@ -250,9 +250,11 @@ def _show_counts(mistakes: "LabelCounts", averages: "dict[str, ClassScores]") ->
         table.add_row(Text(name, "dim"), *numbers, f"{one.support:,}")
     console.print()
     console.print(table)
-    if len(found) > LABELS:
-        console.print(f"… and {len(found) - LABELS} rarer ones (--report lists all)", style="dim")
-    if confused := mistakes.most_confused(CONFUSIONS):
+    if len(found) > MAX_LABEL_ROWS:
+        console.print(
+            f"… and {len(found) - MAX_LABEL_ROWS} rarer ones (--report lists all)", style="dim"
+        )
+    if confused := mistakes.most_confused(MAX_CONFUSION_ROWS):
         rows = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("right", "said", unit):
             rows.add_column(name, justify="right" if name == unit else "left")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.text.formats.conllu_sentence import Sentence
     from weft.text.read import Columns
 
-LONG = 20_000  # characters of a text that may take a model minutes to answer
+LONG_TEXT_CHARACTERS = 20_000  # characters of a text that may take a model minutes to answer
 
 Given = tuple["Example", "Sentence | None"]  # what is answered, and the CoNLL-U it came from
 
@@ -196,7 +196,7 @@ def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> It
     )
     for number, one in enumerate(given, 1):
         example = one[0]
-        if all_of_it and len(example.text) > LONG:
+        if all_of_it and len(example.text) > LONG_TEXT_CHARACTERS:
             where = example.where if example.file else f"text {number}"
             message = f"{where}: {len(example.text):,} characters"
             typer.echo(f"note: {message}, all of which are read: this may take minutes", err=True)

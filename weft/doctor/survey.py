@@ -26,7 +26,7 @@ ProgressCallback = Callable[[int], None]
 NO_LABEL = -1
 DISTINCT = 20_000  # labels counted apart; a column of free text would otherwise fill the memory
 STRAY = 0.05  # share of the labels of a scale that may be no numbers: n/a, ?
-STEP = 1000  # rows between two calls of `watch`
+PROGRESS_ROWS = 1000  # rows between two calls of `watch`
 
 
 @dataclass
@@ -238,9 +238,9 @@ def survey_sources(
         for row, example in enumerate(rows):
             out.add(split, row, example)
             split.rows = row + 1
-            if split.rows % STEP == 0:
-                on_progress(STEP)
-        on_progress(split.rows % STEP)
+            if split.rows % PROGRESS_ROWS == 0:
+                on_progress(PROGRESS_ROWS)
+        on_progress(split.rows % PROGRESS_ROWS)
     return out or Survey()
 
 

@@ -24,7 +24,7 @@ Boundaries = tuple[int, ...]  # where the words of a piece begin, the first one 
 ChunkView = tuple[str, str, str, str]  # a piece as rules see it
 
 # The separators of files that Python takes for spaces are words of the regular expression.
-CHUNK = re.compile(r"[\S\x1c-\x1f]+")
+NON_SPACE_RUN = re.compile(r"[\S\x1c-\x1f]+")
 MAX_EDGE_LETTERS = 6  # letters to a piece's beginning or end that a rule holds, at most
 SMOOTHING = 0.1  # a rule seen once, and right, counts as right 11 times of 12
 MAX_CACHED_LETTERS = 64  # letters of a piece that is remembered
@@ -52,7 +52,7 @@ class WordSegmenter:
         """The words of a text, and (start, end) of each."""
         words: list[str] = []
         offsets: list[tuple[int, int]] = []
-        for match in CHUNK.finditer(text):
+        for match in NON_SPACE_RUN.finditer(text):
             piece = match.group()
             cut = self._cache.get(piece)
             if cut is None:
@@ -335,7 +335,7 @@ def _regex_boundaries(piece: str) -> Boundaries:
 
 def _chunks(example: Example) -> Iterator[tuple[str, Boundaries]]:
     starts = {start for start, _ in split_shared_offsets(example)}
-    for match in CHUNK.finditer(example.text):
+    for match in NON_SPACE_RUN.finditer(example.text):
         first, end = match.span()
         cut = tuple(at - first for at in range(first + 1, end) if at in starts)
         yield match.group(), cut

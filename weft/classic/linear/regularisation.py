@@ -24,7 +24,9 @@ GRIDS = {
     "ridge": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
 SHARE = 10  # without a dev part, every tenth row of the training part is held out
-FEW = 50  # rows, below which none of them are held out: the strength in the middle is taken
+MIN_ROWS_TO_HOLD_OUT = (
+    50  # rows, below which none of them are held out: the strength in the middle is taken
+)
 WORSE = 2  # strengths in a row without a better figure, after which stronger ones are not tried
 
 # One over the temperature of probabilities; 1 comes first, and wins where none is better.
@@ -84,7 +86,7 @@ def choose(
     """
     if held is None:
         last = np.arange(len(targets)) % SHARE == SHARE - 1
-        if len(targets) < FEW or len(np.unique(targets[~last], axis=0)) < 2:
+        if len(targets) < MIN_ROWS_TO_HOLD_OUT or len(np.unique(targets[~last], axis=0)) < 2:
             usual = strengths[(len(strengths) - 1) // 2]
             (weights,) = fit(rows, targets, [usual])
             return Chosen(usual, weights)

@@ -18,7 +18,7 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-LONGEST = 100  # tokens or characters of an n-gram
+MAX_NGRAM_LENGTH = 100  # tokens or characters of an n-gram
 # Single characters and marks are kept: "?" and "!" say much about a question or a review.
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -215,9 +215,9 @@ def span(name: str, given: list[int]) -> tuple[int, int] | None:
     if not given:
         return None
     low, high = given[0], given[-1]
-    if len(given) > 2 or not 1 <= low <= high <= LONGEST:
+    if len(given) > 2 or not 1 <= low <= high <= MAX_NGRAM_LENGTH:
         raise UserError(
             f"classic 'tfidf': {name} is {given}; give the shortest and longest n-gram, "
-            f"such as [1, 2], or [] for none; {LONGEST} is the longest."
+            f"such as [1, 2], or [] for none; {MAX_NGRAM_LENGTH} is the longest."
         )
     return low, high

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-FEW = 16  # up to so many places are sorted by insertion
+MAX_INSERTION_SORT = 16  # up to so many places are sorted by insertion
 
 
 @compiled
@@ -40,7 +40,7 @@ def by_word(ids, ends):  # type: ignore[no-untyped-def]
 
 @compiled
 def _sort(keys, n):  # type: ignore[no-untyped-def]
-    if n > FEW:
+    if n > MAX_INSERTION_SORT:
         keys[:n].sort()
         return
     for i in range(1, n):

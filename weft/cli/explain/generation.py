@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from weft.explain.generation import GenerationTrace
 
 SURPRISE = (232, 119, 70)  # under black letters, on any terminal
-OTHERS = 2  # choices beside each token
-TOKENS = 60  # lines of a table
-OPEN = 4  # hypotheses of a step
-AFTER = 3  # steps of a beam behind the end of its answer
+ALTERNATIVES_SHOWN = 2  # choices beside each token
+MAX_TABLE_ROWS = 60  # lines of a table
+HYPOTHESES_SHOWN = 4  # hypotheses of a step
+STEPS_AFTER_END = 3  # steps of a beam behind the end of its answer
 
 
 def show_text(
@@ -81,16 +81,17 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
     heads = ("token", "chance", *(("or else",) if named else ()))
     for name in (*heads, *(("looked at",) if _has_attention(found) else ())):
         table.add_column(name, justify="right" if name == "chance" else "left")
-    for row in rows[:TOKENS]:
+    for row in rows[:MAX_TABLE_ROWS]:
         others = Text("  ").join(
-            Text(name).append(f" {chance:.3f}", "dim") for name, chance in row.others[:OTHERS]
+            Text(name).append(f" {chance:.3f}", "dim")
+            for name, chance in row.others[:ALTERNATIVES_SHOWN]
         )
         cells = [Text(row.text), Text(f"{row.prob:.3f}"), *([others] if named else [])]
         table.add_row(*cells, *([Text(row.attends_to)] if _has_attention(found) else []))
     console.print(table)
-    if len(rows) > TOKENS:
+    if len(rows) > MAX_TABLE_ROWS:
         console.print(
-            f"… and {len(rows) - TOKENS} tokens more (-o PAGE.html shows all)", style="dim"
+            f"… and {len(rows) - MAX_TABLE_ROWS} tokens more (-o PAGE.html shows all)", style="dim"
         )
 
 
@@ -108,14 +109,19 @@ def _steps(console: "Console", found: "GenerationTrace") -> None:
     steps = max(node.step for node in found.nodes) + 1
     # A beam looks on behind the end of the answer, sometimes for long.
     shown = min(
-        steps, max((node.step for node in found.nodes if node.is_best), default=0) + AFTER + 1
+        steps,
+        max((node.step for node in found.nodes if node.is_best), default=0) + STEPS_AFTER_END + 1,
     )
     for step in range(shown):
         line = Text(f"{step + 1:4}  ", "dim")
         here = [node for node in found.nodes if node.step == step]
         still = [n for n in here if n.status == "open"]
         ends = [n for n in here if n.status != "open"]
-        for node in (*still[:OPEN], *(n for n in still[OPEN:] if n.is_best), *ends):
+        for node in (
+            *still[:HYPOTHESES_SHOWN],
+            *(n for n in still[HYPOTHESES_SHOWN:] if n.is_best),
+            *ends,
+        ):
             line.append(node.token.strip() or "␣", "bold green" if node.is_best else "not dim")
             value = f" {node.total:.2f}" if node.score is None else f" → {node.score:.2f}"
             line.append(f"{value}   ", "dim")

@@ -9,7 +9,7 @@ Offset = tuple[float, float]  # of a label's corner of smallest x and y from its
 
 GAP = 4  # between a point and its label
 PADDING = 3, 1  # kept free around a label, horizontally and vertically
-STEP = 8  # between candidate positions
+CANDIDATE_STEP_PIXELS = 8  # between candidate positions
 MAX_DISTANCE = 240  # of a label from its point
 
 
@@ -66,7 +66,7 @@ class LabelPlacer:
 
     def _offsets(self, r: float, width: float, height: float) -> Iterator[Offset]:
         """Yield offsets right, left and centred, then farther above and below."""
-        for away in range(0, self.far, STEP):
+        for away in range(0, self.far, CANDIDATE_STEP_PIXELS):
             for side in (r + GAP, -r - GAP - width, -width / 2):
                 for up in (away, -away):
                     dy = up - height / 2
