@@ -309,8 +309,8 @@ def test_a_constant_answer_is_a_baseline_for_enough_texts():
 
 def test_more_threads_are_used_only_if_clearly_faster():
     ratio = threads.MAX_TIME_RATIO
-    assert threads.Timing({1: 1.0, 2: ratio * 0.999}).fastest() == 2
-    assert threads.Timing({1: 1.0, 2: ratio}).fastest() == 1
+    assert threads.ThreadTiming({1: 1.0, 2: ratio * 0.999}).fastest() == 2
+    assert threads.ThreadTiming({1: 1.0, 2: ratio}).fastest() == 1
 
 
 def test_threads_are_compared_where_that_costs_little():

@@ -9,7 +9,7 @@ import pytest
 from weft.compare import scheduler
 from weft.compare.budget import Clock
 from weft.compare.scheduler import TrialScheduler, WorkerPool
-from weft.compare.trial import MIN_COMPLETED, Progress, Result, SplitSpec, Trial
+from weft.compare.trial import MIN_COMPLETED, Result, SplitSpec, Trial, TrialProgress
 from weft.config import Config
 
 START_UP, TAIL = 3.0, 2.0  # seconds before the first update, and after the last
@@ -67,10 +67,12 @@ class Work:
             clipped=clipped, completed=done,
         )  # fmt: skip
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> TrialProgress | None:
         seconds = self.world.time - self.began - START_UP
         return (
-            Progress(min(seconds, self.trains) / self.cost, 0.0, seconds) if seconds > 0 else None
+            TrialProgress(min(seconds, self.trains) / self.cost, 0.0, seconds)
+            if seconds > 0
+            else None
         )
 
 

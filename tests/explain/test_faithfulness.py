@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.errors import UserError
-from weft.explain import Explanation, Word, explain, faithfulness, methods
+from weft.explain import Explanation, WordWeight, explain, faithfulness, methods
 from weft.predict import Engine, EngineOutput, Predictor
 from weft.run import Splits, train
 from weft.tasks.classify import Classify, ClassSpace
@@ -37,7 +37,7 @@ def explanation(predictor, weights, text=TEXT):
     words, at = [], 0
     for word, weight in zip(text.split(), weights, strict=True):
         at = text.index(word, at)
-        words.append(Word(at, at + len(word), weight))
+        words.append(WordWeight(at, at + len(word), weight))
     return Explanation(text, answer, "yes", "by hand", tuple(words))
 
 

@@ -15,7 +15,7 @@ from tests.fixtures.weights import digest
 from weft import config
 from weft.run import train, trainer
 from weft.train import threads
-from weft.train.threads import ThreadChoice, Timing
+from weft.train.threads import ThreadChoice, ThreadTiming
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = {
@@ -56,7 +56,7 @@ def two_threads():
 def two(monkeypatch):
     """Compare in short runs, too, and always find two threads to be faster."""
     monkeypatch.setattr(threads, "MAX_COST_BATCHES", 0)
-    monkeypatch.setattr(Timing, "fastest", lambda timing: 2)
+    monkeypatch.setattr(ThreadTiming, "fastest", lambda timing: 2)
 
 
 class Machine:

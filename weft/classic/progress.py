@@ -10,7 +10,7 @@ from weft.text.example import Example
 
 
 @dataclass(frozen=True)
-class Progress:
+class FitProgress:
     """A step of a fit and the fraction completed."""
 
     share: float
@@ -20,9 +20,9 @@ class Progress:
 
 
 DevSplit = tuple[Sequence[str | Example], np.ndarray]  # texts and their targets
-ProgressCallback = Callable[[Progress], bool]  # returns True to continue
+ProgressCallback = Callable[[FitProgress], bool]  # returns True to continue
 
 
-def no_callback(progress: Progress) -> bool:
+def no_callback(progress: FitProgress) -> bool:
     """Ignore the progress and continue."""
     return True

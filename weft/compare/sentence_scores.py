@@ -52,7 +52,7 @@ METRIC_DESCRIPTIONS = {
 
 
 @dataclass(frozen=True)
-class SentenceCounts:
+class SentenceScores:
     """The labels of one sentence: correct, predicted and gold, and their confusions."""
 
     correct: Sequence[str]
@@ -61,7 +61,7 @@ class SentenceCounts:
     confusions: Sequence[tuple[str, str]]  # (gold label, predicted label)
 
 
-def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
     """Compare a predicted structure with gold, label by label."""
     if predicted.kind == "spans":
         return _score_spans(predicted, gold)
@@ -70,7 +70,7 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceCounts:
     if predicted.kind in ("constituents", "nodes") and (
         predicted.tree is None or gold.tree is None
     ):
-        return SentenceCounts((), label_names(predicted), label_names(gold), ())  # of an empty text
+        return SentenceScores((), label_names(predicted), label_names(gold), ())  # of an empty text
     if predicted.kind == "constituents":
         assert predicted.tree is not None
         assert gold.tree is not None
@@ -84,7 +84,7 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceCounts:
     confusions = list(zip(gold_labels, labels, strict=True))
     compared = confusions if predicted.kind == "nodes" else _compared_values(predicted, gold)
     correct = [name for name, (a, b) in zip(gold_labels, compared, strict=True) if a == b]
-    return SentenceCounts(correct, labels, gold_labels, confusions)
+    return SentenceScores(correct, labels, gold_labels, confusions)
 
 
 def ratio_terms(predicted: Annotation, gold: Annotation, metric: str = "") -> tuple[float, float]:
@@ -143,17 +143,17 @@ def _node_labels(structure: Annotation) -> list[str]:
     return [node.label for node in iter_nodes(structure.tree)] if structure.tree else []
 
 
-def _score_answer(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+def _score_answer(predicted: Annotation, gold: Annotation) -> SentenceScores:
     """Score whether there is an answer, and whether it is correct."""
     (label,), (gold_label,) = label_names(predicted), label_names(gold)
     correct = exact_match("".join(predicted.words), "".join(gold.words)) > 0
     cell = label if correct or label != gold_label else WRONG_ANSWER
-    return SentenceCounts(
+    return SentenceScores(
         [gold_label] if correct else [], [label], [gold_label], [(gold_label, cell)]
     )
 
 
-def _score_spans(predicted: Annotation, gold: Annotation) -> SentenceCounts:
+def _score_spans(predicted: Annotation, gold: Annotation) -> SentenceScores:
     spans, gold_spans = set(predicted.spans), set(gold.spans)
     correct = [label for _, _, label in sorted(spans & gold_spans)]
     by_offsets: Mapping[tuple[int, int], str] = {(a, b): label for a, b, label in spans}
@@ -165,12 +165,12 @@ def _score_spans(predicted: Annotation, gold: Annotation) -> SentenceCounts:
     for start, end, label in sorted(spans):
         if not any(a < end and start < b for a, b, _ in gold_spans):
             confusions.append((NO_LABEL, label))
-    return SentenceCounts(
+    return SentenceScores(
         correct, [s[2] for s in sorted(spans)], [s[2] for s in sorted(gold_spans)], confusions
     )
 
 
-def _score_brackets(predicted: Tree, gold: Tree) -> SentenceCounts:
+def _score_brackets(predicted: Tree, gold: Tree) -> SentenceScores:
     """Count brackets by the rules of evalb; confusions are of unary chains over the same words.
 
     The gold tree decides for both trees what is punctuation, as in the task's metric.
@@ -198,7 +198,7 @@ def _score_brackets(predicted: Tree, gold: Tree) -> SentenceCounts:
         (gold_chains.get(position, NO_LABEL), chains.get(position, NO_LABEL))
         for position in positions
     ]
-    return SentenceCounts(correct, labels, gold_labels, confusions)
+    return SentenceScores(correct, labels, gold_labels, confusions)
 
 
 def _by_label(tree: Tree) -> defaultdict[str, list[Span]]:

@@ -86,7 +86,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrialProgress:
     """The progress of a running trial, read from its progress file."""
 
     done: float  # fraction of the configured epochs
@@ -160,10 +160,10 @@ class Trial:
         """True for a classical model, which the time limit cannot shorten."""
         return "classic" in self.config
 
-    def progress(self) -> "Progress | None":
+    def progress(self) -> "TrialProgress | None":
         """Return the progress of a running trial; None before its second update."""
         try:
-            return Progress(**json.loads((self.folder / PROGRESS_FILE).read_text("utf-8")))
+            return TrialProgress(**json.loads((self.folder / PROGRESS_FILE).read_text("utf-8")))
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 

@@ -1,7 +1,7 @@
-"""Why did it say that? Word weights for every architecture, and how far to trust them."""
+"""Attributions for every architecture, and measures of their faithfulness."""
 
-from weft.explain.explanation import Explanation, Word
+from weft.explain.explanation import Explanation, WordWeight
 from weft.explain.faithfulness import Faithfulness, faithfulness
 from weft.explain.method import explain, methods
 
-__all__ = ["Explanation", "Faithfulness", "Word", "explain", "faithfulness", "methods"]
+__all__ = ["Explanation", "Faithfulness", "WordWeight", "explain", "faithfulness", "methods"]

@@ -18,7 +18,7 @@ WordProbs = list[list[tuple[str, float]]]  # of each word what is said, then the
 
 
 @dataclass(frozen=True)
-class Word:
+class WordWeight:
     """A word's place in the text and its weight: above 0 it speaks for the target."""
 
     start: int
@@ -52,7 +52,7 @@ class Explanation:
     answer: Answer
     target: str
     method: str
-    words: tuple[Word, ...]
+    words: tuple[WordWeight, ...]
     at: ExplainedWord | None = (
         None  # what is explained, where it is not the answer about the whole text
     )
@@ -63,7 +63,7 @@ class Explanation:
         """The model's confidence in its prediction for the text, or for the explained word."""
         return self.answer.score if self.at is None else dict(self.at.probs)[self.at.predicted]
 
-    def strongest(self, count: int) -> list[Word]:
+    def strongest(self, count: int) -> list[WordWeight]:
         """The words with the largest weights of either sign."""
         return sorted(self.words, key=lambda word: -abs(word.weight))[:count]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.errors import UserError
-from weft.explain.explanation import Explanation, Target, Word, make_target
+from weft.explain.explanation import Explanation, Target, WordWeight, make_target
 from weft.explain.words import Variant, keep_words
 from weft.metrics.bootstrap import bootstrap_interval
 from weft.metrics.value import MetricValue
@@ -105,7 +105,7 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean())
 
 
-def word_orders(words: Sequence[Word], draws: int, seed: int) -> list[list[int]]:
+def word_orders(words: Sequence[WordWeight], draws: int, seed: int) -> list[list[int]]:
     """The words by weight, strongest support of the target first; then random orders."""
     own = sorted(range(len(words)), key=lambda i: -words[i].weight)
     entropy = [seed, *(word.start for word in words)]

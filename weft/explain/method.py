@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
-from weft.explain.explanation import Explanation, Target, Word, make_target
+from weft.explain.explanation import Explanation, Target, WordWeight, make_target
 from weft.explain.words import sum_by_word, token_offsets, word_spans
 from weft.predict.classic import ClassicEngine
 from weft.predict.predictor import Input, Predictor
@@ -19,7 +19,7 @@ INTEGRATED, GRADIENT, OCCLUSION = "integrated-gradients", "gradient-input", "occ
 ATTENTION, LINEAR = "attention", "linear"
 METHODS = (INTEGRATED, GRADIENT, OCCLUSION, ATTENTION, LINEAR)
 
-WordLists = list[tuple[Word, ...]]
+WordLists = list[tuple[WordWeight, ...]]
 
 
 def methods(predictor: Predictor) -> tuple[str, ...]:
@@ -140,12 +140,12 @@ def _explain_pairs(
 
 def _read_pairs(
     predictor: Predictor, examples: Sequence[Example], seconds: Sequence[int]
-) -> list[tuple[Word, ...]]:
+) -> list[tuple[WordWeight, ...]]:
     """The words of both texts that the model reads, without weights yet."""
     if isinstance(predictor.engine, ClassicEngine):
         return [
             (*_all_words(e.text, ()),
-             *(Word(w.start + k, w.end + k, 0.0) for w in _all_words(e.other or "", ())))
+             *(WordWeight(w.start + k, w.end + k, 0.0) for w in _all_words(e.other or "", ())))
             for e, k in zip(examples, seconds, strict=True)
         ]  # fmt: skip
     tokens: list[list[tuple[int, int, float]]] = [[] for _ in examples]
@@ -155,8 +155,8 @@ def _read_pairs(
     return [sum_by_word(e.full_text, own) for e, own in zip(examples, tokens, strict=True)]
 
 
-def _add_separator(words: tuple[Word, ...], second: int) -> tuple[Word, ...]:
-    mark = Word(second - len(PAIR_SEPARATOR.lstrip()), second - 1, 0.0)
+def _add_separator(words: tuple[WordWeight, ...], second: int) -> tuple[WordWeight, ...]:
+    mark = WordWeight(second - len(PAIR_SEPARATOR.lstrip()), second - 1, 0.0)
     return tuple(sorted((*words, mark), key=lambda word: word.start)) if words else words
 
 
@@ -221,9 +221,9 @@ def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
     return [sum_by_word(text, own) for text, own in zip(texts, tokens, strict=True)]
 
 
-def _all_words(text: str, weighed: Sequence[Word]) -> tuple[Word, ...]:
+def _all_words(text: str, weighed: Sequence[WordWeight]) -> tuple[WordWeight, ...]:
     """Every word of the text, with weight 0 where none is known."""
     known = {word.start: word.weight for word in weighed}
     return tuple(
-        Word(start, end, known.get(start, 0.0)) for start, end in word_spans(text).tolist()
+        WordWeight(start, end, known.get(start, 0.0)) for start, end in word_spans(text).tolist()
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.explain.explanation import Target, Word
+from weft.explain.explanation import Target, WordWeight
 from weft.explain.words import Variant, keep_words
 from weft.predict.predictor import CHUNK_TEXTS
 from weft.protocols import Engine
@@ -18,10 +18,10 @@ MAX_REMOVALS = (
 def word_weights(
     engine: Engine,
     texts: Sequence[str],
-    words: Sequence[Sequence[Word]],
+    words: Sequence[Sequence[WordWeight]],
     targets: Sequence[Target],
     seconds: Sequence[int] = (),
-) -> list[tuple[Word, ...]]:
+) -> list[tuple[WordWeight, ...]]:
     """The words that were read, each with the fall of scores · direction when it is removed.
 
     Removed, not replaced by an unknown word: that is what every engine can do, and an unknown
@@ -44,7 +44,7 @@ def word_weights(
         falls = values[0] - values[1:]
         out.append(
             tuple(
-                Word(word.start, word.end, float(fall) / (j - i))
+                WordWeight(word.start, word.end, float(fall) / (j - i))
                 for (i, j), fall in zip(parts, falls.tolist(), strict=True)
                 for word in own[i:j]
             )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import UserError
-from weft.explain.explanation import Explanation, Word
+from weft.explain.explanation import Explanation, WordWeight
 from weft.explain.faithfulness import Faithfulness, curve_texts, summarise_curves, word_orders
 from weft.explain.generation import GenerationTrace, answer_ids, score_answer
 from weft.explain.method import ATTENTION, read_words
@@ -53,7 +53,7 @@ def measure_faithfulness(predictor: Predictor, explained: Sequence[Explanation])
     return summarise_curves(explanations[0].method, np.array(curves))  # (n, 1 + draws, 2, F)
 
 
-def _occlude(predictor: Predictor, text: str) -> tuple[Word, ...]:
+def _occlude(predictor: Predictor, text: str) -> tuple[WordWeight, ...]:
     (words,) = read_words(predictor, [text])
     if not words:
         return ()
@@ -62,10 +62,12 @@ def _occlude(predictor: Predictor, text: str) -> tuple[Word, ...]:
     variants += [join_spans(text, spans[:i] + spans[i + 1 :]) for i in range(len(spans))]
     log_probs = score_answer(predictor, variants, answer_ids(predictor, text))
     falls = (log_probs[0] - log_probs[1:]).tolist()
-    return tuple(Word(w.start, w.end, fall) for w, fall in zip(words, falls, strict=True))
+    return tuple(WordWeight(w.start, w.end, fall) for w, fall in zip(words, falls, strict=True))
 
 
-def _attended_words(predictor: Predictor, text: str, one: GenerationTrace) -> tuple[Word, ...]:
+def _attended_words(
+    predictor: Predictor, text: str, one: GenerationTrace
+) -> tuple[WordWeight, ...]:
     """The attention of the whole answer, the mean of layers and heads, on each word."""
     if one.attention is None:
         return ()

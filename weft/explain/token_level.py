@@ -14,7 +14,7 @@ import torch
 from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError, near_miss, unknown_name
 from weft.explain.attention import has_embedder_attention
-from weft.explain.explanation import ExplainedWord, Explanation, Target, Word, WordProbs
+from weft.explain.explanation import ExplainedWord, Explanation, Target, WordProbs, WordWeight
 from weft.explain.faithfulness import Faithfulness, first_words_at, summarise_curves, word_orders
 from weft.explain.method import ATTENTION, GRADIENT, INTEGRATED, OCCLUSION
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
@@ -129,7 +129,7 @@ def attribute(requested: ExplainRequest, method: str, steps: int = 50) -> Explan
     text, offsets = text_and_offsets(requested.example)
     first = here.row.start
     words = tuple(
-        Word(*offsets[first + i], weight) for i, weight in enumerate(weights.tolist())
+        WordWeight(*offsets[first + i], weight) for i, weight in enumerate(weights.tolist())
     )  # fmt: skip
     return Explanation(text, requested.answer, requested.target.name, method, words, requested.at)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.explain.explanation import Word
+from weft.explain.explanation import WordWeight
 from weft.text.example import PAIR_SEPARATOR
 from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 from weft.tokens import word_pattern
@@ -43,7 +43,7 @@ def _splitter() -> "Split":
     return Split(Regex(f"{slot}|{word_pattern.word_regex()}"), "removed", invert=True)
 
 
-def sum_by_word(text: str, tokens: Iterable[TokenWeight]) -> tuple[Word, ...]:
+def sum_by_word(text: str, tokens: Iterable[TokenWeight]) -> tuple[WordWeight, ...]:
     """The words that some piece touches, each with the sum of its pieces' weights.
 
     A piece of several words counts for the one it shares most with. One without a word of its own
@@ -64,7 +64,7 @@ def sum_by_word(text: str, tokens: Iterable[TokenWeight]) -> tuple[Word, ...]:
     owners[lost] = np.minimum(following, len(read) - 1)[lost]
     sums = np.bincount(owners, [piece[2] for piece in ordered], minlength=len(read))
     return tuple(
-        Word(start, end, weight)
+        WordWeight(start, end, weight)
         for (start, end), weight in zip(read.tolist(), sums.tolist(), strict=True)
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import registry
-from weft.classic.progress import Progress
+from weft.classic.progress import FitProgress
 from weft.config import Config, FilledSections
 from weft.decode.search import settings
 from weft.errors import UserError
@@ -192,7 +192,7 @@ class ClassicRun:
         if tally is not None:
             tally.enabled = False
 
-    def _on_progress(self, progress: Progress) -> bool:
+    def _on_progress(self, progress: FitProgress) -> bool:
         """Show progress; after an epoch, evaluate on dev and check the time limit."""
         self.logger.progress(progress.share, progress.what)
         if not progress.epoch:
@@ -213,7 +213,7 @@ class ClassicRun:
             self.on_evaluate(step, found)
         return progress.share == 1 or not self._is_over_time(progress.epoch)
 
-    def _log_progress(self, progress: Progress) -> None:
+    def _log_progress(self, progress: FitProgress) -> None:
         """Log a line now and then if no bar is shown."""
         now = time.perf_counter()
         if self.logger.bar is None and now - self.last_logged > MAX_SILENT_SECONDS:

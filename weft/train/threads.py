@@ -23,7 +23,7 @@ MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of
 
 
 @dataclass(frozen=True)
-class Timing:
+class ThreadTiming:
     """Seconds per batch with each number of threads."""
 
     seconds: dict[int, float]
@@ -69,7 +69,7 @@ class ThreadChoice:
         is_cheap = MAX_FRACTION * batches >= MAX_COST_BATCHES
         return len(self.counts) > 1 and is_cheap and self.clock() >= self.after
 
-    def choose(self, works: Sequence[Callable[[], None]], batches: float) -> Timing:
+    def choose(self, works: Sequence[Callable[[], None]], batches: float) -> ThreadTiming:
         """Time the counts and set the fastest; `batches` are still to come.
 
         `works` do the work of a batch without changing the model; the counts take turns.
@@ -89,7 +89,7 @@ class ThreadChoice:
             torch.set_num_threads(now)
         # The first of each starts threads and allocates memory: it counts only if there is no more.
         counted = {count: some[1:] or some for count, some in seconds.items()}
-        timing = Timing({count: sum(some) / len(some) for count, some in counted.items()})
+        timing = ThreadTiming({count: sum(some) / len(some) for count, some in counted.items()})
         torch.set_num_threads(timing.fastest())
         self.wait(self.clock() - began)
         return timing

@@ -2,7 +2,7 @@
 
 import re
 
-from weft.explain import Explanation, Word
+from weft.explain import Explanation, WordWeight
 from weft.report.drawings.highlight import (
     AGAINST_COLOUR,
     CONTEXT_WORDS,
@@ -15,7 +15,7 @@ from weft.tasks.task import Answer
 def explained(text, weights, read=None):
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     spans = spans if read is None else [spans[i] for i in read]
-    words = tuple(Word(*s, w) for s, w in zip(spans, weights, strict=True))
+    words = tuple(WordWeight(*s, w) for s, w in zip(spans, weights, strict=True))
     return Explanation(text, Answer("yes", 0.9), "yes", "occlusion", words)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.progress import FitProgress, ProgressCallback, no_callback
 from weft.errors import UserError
 
 HEADER = struct.Struct("<4sI4s9I")
@@ -79,7 +79,7 @@ def _trainer(iterations: int, watch: ProgressCallback) -> Any:
                 self.done = int(started[1])
             elif found := LOSS.match(message):
                 share = self.done / iterations
-                note = Progress(share, f"iteration {self.done}", self.done, float(found[1]))
+                note = FitProgress(share, f"iteration {self.done}", self.done, float(found[1]))
                 if not watch(note):
                     raise UserError(
                         f"classic 'crf' was stopped at iteration {self.done} of at most "

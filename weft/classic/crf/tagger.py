@@ -14,7 +14,7 @@ import numpy as np
 from weft import jsonio
 from weft.classic.crf.features import features
 from weft.classic.crf.model import LinearCRF
-from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, FitProgress, ProgressCallback, no_callback
 from weft.classic.weights_io import damaged_file_error
 from weft.errors import UserError
 from weft.protocols import ClassicModel, Section
@@ -260,8 +260,8 @@ def _names(model: Tagger) -> list[str]:
 
 
 def _report_progress(
-    watch: ProgressCallback, name: str, done: int, count: int, progress: Progress
+    watch: ProgressCallback, name: str, done: int, count: int, progress: FitProgress
 ) -> bool:
     """Report one chain as a part of all; nothing can be evaluated before the last iteration."""
     what = f"{name}: {progress.what}, loss {progress.loss:,.0f}"
-    return watch(Progress((done + progress.share) / count, what))
+    return watch(FitProgress((done + progress.share) / count, what))

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.classic.fasttext.vocabulary import FastTextVocabulary, Rows, chunks, in_parallel
 from weft.classic.linear.sklearn_fit import NEVER
-from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, FitProgress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.machine import available_cpus
@@ -96,7 +96,7 @@ class FastText(ClassicModel):
         metric: str = "",
     ) -> None:
         """Learn the vocabulary, then the weights in `epochs` passes over the texts."""
-        watch(Progress(0.0, "reading (the first time, its loops are compiled)"))
+        watch(FitProgress(0.0, "reading (the first time, its loops are compiled)"))
         aims = _training_targets(targets, task, space)
         rows = self.reading.learn(list(texts))
         if not len(self.reading):
@@ -108,14 +108,14 @@ class FastText(ClassicModel):
         assert isinstance(space.size, int), "the labels of texts are counted"
         weights = self._start(space.size, aims, rng)
         count = len(rows.ends)
-        watch(Progress(0.0, "epoch 1"))
+        watch(FitProgress(0.0, "epoch 1"))
         for epoch in range(self.epochs):
             order = rng.permutation(count)
             loss = self._learn(rows, order, aims, weights, epoch) / count
             if not np.isfinite(loss):
                 raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.learning_rate.")
             done = epoch + 1
-            if not watch(Progress(done / self.epochs, f"epoch {done}", done, loss)):
+            if not watch(FitProgress(done / self.epochs, f"epoch {done}", done, loss)):
                 break
 
     def _start(self, size: int, aims: TrainingTargets, rng: np.random.Generator) -> Weights:

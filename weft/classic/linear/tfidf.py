@@ -22,7 +22,7 @@ from weft.classic.linear.tfidf_vectorizer import (
     span,
     word_grams,
 )
-from weft.classic.progress import DevSplit, Progress, ProgressCallback, no_callback
+from weft.classic.progress import DevSplit, FitProgress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error, read
 from weft.errors import UserError
 from weft.protocols import ClassicModel, LabelSpace, Section
@@ -112,11 +112,11 @@ class TfIdf(ClassicModel):
             )
         assert isinstance(space.size, int), "the labels of texts are counted"
         check_size(self.classifier, len(targets), space.size, len(dev[0]) if dev else 0)
-        watch(Progress(0.0, "counting n-grams"))
+        watch(FitProgress(0.0, "counting n-grams"))
         rows = self._learn(texts, space.size)
         from threadpoolctl import threadpool_limits
 
-        watch(Progress(0.5, "fitting the weights"))
+        watch(FitProgress(0.5, "fitting the weights"))
         fit = fit_for(self.classifier, task, space, seed, self.balanced)
         with threadpool_limits(1):  # more threads than idle cores make the optimiser crawl
             if self.strength:

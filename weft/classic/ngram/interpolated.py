@@ -29,7 +29,7 @@ CLOSE = 1e-7  # nats a word: when a round gains less, EM ends
 
 
 @dataclass(frozen=True)
-class Interpolated:
+class InterpolatedFit:
     """A model and the shares behind it."""
 
     model: NGram
@@ -40,7 +40,7 @@ class Interpolated:
 
 def estimate_interpolated(
     counts: Counts, held_out: Sentences, buckets: bool = False
-) -> Interpolated:
+) -> InterpolatedFit:
     """Estimate a model from counts and text that they were not taken from.
 
     With `buckets`, histories that were met about equally often have a share of their own, so that
@@ -56,7 +56,7 @@ def estimate_interpolated(
         start = np.repeat(shares, BUCKETS, axis=1)
         shares, nats = fit_weights(frequencies, bucket(histories), start)
         shares = _modest(shares, bucket(histories))
-    return Interpolated(_model(counts, shares), weights, shares, float(np.exp(nats)))
+    return InterpolatedFit(_model(counts, shares), weights, shares, float(np.exp(nats)))
 
 
 def _modest(shares: np.ndarray, buckets: np.ndarray) -> np.ndarray:

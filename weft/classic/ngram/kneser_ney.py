@@ -21,7 +21,7 @@ FALLBACK = (0.5, 1.0, 1.5)  # what lmplz takes with --discount_fallback
 
 
 @dataclass(frozen=True)
-class KneserNey:
+class KneserNeyFit:
     """A model and the discounts behind it, those of n-grams that count 1, 2, and 3 or more."""
 
     model: NGram
@@ -33,7 +33,7 @@ def kneser_ney(
     counts: Counts,
     prune: Sequence[int] = (),
     fallback: tuple[float, float, float] = FALLBACK,
-) -> KneserNey:
+) -> KneserNeyFit:
     """Estimate a model.
 
     `prune` has a number for each order, the last for all further ones: n-grams that occur so often
@@ -54,7 +54,7 @@ def kneser_ney(
     table = np.array(found)  # (N, 3)
     probabilities, gammas = _estimate(counts, weights, kept, links, table)
     model = _kept_model(counts, kept, probabilities, gammas)
-    return KneserNey(model, table, tuple(failed))
+    return KneserNeyFit(model, table, tuple(failed))
 
 
 def adjusted_counts(counts: Counts, links: np.ndarray) -> np.ndarray:

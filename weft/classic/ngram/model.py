@@ -14,7 +14,7 @@ from weft.classic.ngram.counts import Counts, Marks, count
 from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import check_limits, kneser_ney
 from weft.classic.ngram.trie import NGram
-from weft.classic.progress import Progress, ProgressCallback, no_callback
+from weft.classic.progress import FitProgress, ProgressCallback, no_callback
 from weft.classic.weights_io import WEIGHTS, damaged_file_error
 from weft.errors import UserError
 from weft.protocols import ClassicModel, Section
@@ -50,13 +50,13 @@ class NGramLM(ClassicModel):
         """Count the ids of the training texts, and estimate with those of the dev texts."""
         marks, plain = marks_of(space), _plain(space)
         size = max(space.size[0], marks.bos + 1)
-        watch(Progress(0.0, "counting n-grams"))
+        watch(FitProgress(0.0, "counting n-grams"))
         words = (plain[row] for row in rows)
         counts = count(words if space.lines else _as_one(words), size, self.order, marks)
-        watch(Progress(0.5, f"estimating {counts.starts[-1]:,} n-grams"))
+        watch(FitProgress(0.5, f"estimating {counts.starts[-1]:,} n-grams"))
         held_out = (plain[row] for row in dev_rows)
         self.model = self._estimate_model(counts, held_out if space.lines else _as_one(held_out))
-        watch(Progress(1.0, f"{len(self.model.words):,} n-grams"))
+        watch(FitProgress(1.0, f"{len(self.model.words):,} n-grams"))
 
     def _estimate_model(self, counts: Counts, held: Rows) -> NGram:
         raise NotImplementedError

@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal, cast
 
 import numpy as np
 
-from weft.compare.sentence_scores import DRAWN_KINDS, SentenceCounts, ratio_terms, score_sentence
+from weft.compare.sentence_scores import DRAWN_KINDS, SentenceScores, ratio_terms, score_sentence
 from weft.errors import UserError
 from weft.metrics import ClassScores
 from weft.tasks.annotation import Annotation
@@ -193,7 +193,7 @@ class _Counts:
         self.strata.setdefault((stratum, right), array("q")).append(offset)
         self._keep(badness, offset)
 
-    def _count_labels(self, counts: SentenceCounts) -> None:
+    def _count_labels(self, counts: SentenceScores) -> None:
         self.confusions.update(counts.confusions)
         self.gold.update(counts.gold)
         self.predicted.update(counts.predicted)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from weft.explain.explanation import Explanation, Word
+from weft.explain.explanation import Explanation, WordWeight
 
 FOR_COLOUR, AGAINST_COLOUR = "var(--accent, #b4431f)", "#3a7fc4"
 MAX_COLOUR_PERCENT = 62  # for the strongest word; the text stays readable
@@ -27,7 +27,7 @@ N_CENTRES, CONTEXT_WORDS, MAX_CLOSED_GAP = (
 class Passage:
     """A run of shown words, and what is left out before it."""
 
-    words: Sequence[Word]
+    words: Sequence[WordWeight]
     skipped: int = 0  # words the model has read
     truncated: bool = False  # some words were not read
     read_separately: bool = False  # or were read in another window than the explained word
@@ -69,13 +69,13 @@ def select_passages(explanation: Explanation) -> list[Passage]:
     return out
 
 
-def colour_depth(word: Word, strongest: float) -> float:
+def colour_depth(word: WordWeight, strongest: float) -> float:
     """Return the colour depth of a word, from −1 (against) to 1 (for); 0 is none."""
     depth = word.weight / strongest if strongest else 0.0
     return depth if abs(depth) >= MIN_COLOURED_WEIGHT else 0.0
 
 
-def _shown_ranges(words: Sequence[Word]) -> list[tuple[int, int]]:
+def _shown_ranges(words: Sequence[WordWeight]) -> list[tuple[int, int]]:
     """Return the disjoint ranges of words to show, in order."""
     if len(words) <= MAX_WHOLE_WORDS:
         return [(0, len(words))]
@@ -120,7 +120,7 @@ def _render_passage(explanation: Explanation, passage: Passage) -> Markup:
     return Markup("").join(out)
 
 
-def _render_word(text: str, word: Word, strongest: float, explained: bool) -> Markup:
+def _render_word(text: str, word: WordWeight, strongest: float, explained: bool) -> Markup:
     """Render one word with its highlight; the explained word is underlined."""
     colour = colour_depth(word, strongest)
     style = ["border-bottom:2px solid var(--ink)"] if explained else []
