@@ -1,4 +1,4 @@
-"""JSON of strangers: a value, or one line that names file and line."""
+"""Untrusted JSON: a value, or one line that names file and line."""
 
 import json
 import time

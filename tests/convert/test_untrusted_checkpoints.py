@@ -1,4 +1,4 @@
-"""Checkpoints of strangers: what they claim is checked before it is believed."""
+"""Untrusted checkpoints: sizes and types are checked before they are used."""
 
 import json
 import resource

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import weft
-from tests.fixtures.data_to_text_runs import restaurants, strangers
+from tests.fixtures.data_to_text_runs import oov_word_pairs, restaurants
 from tests.fixtures.data_to_text_runs import trained as informed
 from tests.fixtures.ngram_models import file, sentences
 from tests.fixtures.ngram_models import trained as counted
@@ -112,7 +112,7 @@ def test_answers_are_those_of_predict(models, name):
 
 
 def test_copied_words_are_written(tmp_path):
-    predictor = informed("seq2seq-copy", tmp_path, strangers(tmp_path, 300)).predictor
+    predictor = informed("seq2seq-copy", tmp_path, oov_word_pairs(tmp_path, 300)).predictor
     texts = ["zuzaza likes vivovu", "bofomo likes likes"]
     wanted = [answer.value for answer in predictor(texts)]
     assert "vivovu" in wanted[0]

@@ -1,4 +1,4 @@
-"""Model folders of strangers: sizes are checked before they are believed, types before use."""
+"""Untrusted model folders: sizes and types are checked before they are used."""
 
 import json
 import resource

@@ -46,8 +46,8 @@ def run(files, out, *, recipes=("tfidf",), changes=TINY, **options):
     return compare(files, out, recipes=list(recipes), changes=changes, **options)
 
 
-def told(capsys) -> list[str]:
-    """What was said of each trial, without its number: trials end in any order."""
+def progress_lines(capsys) -> list[str]:
+    """Return the progress line of each trial without its number: trials end in any order."""
     lines = capsys.readouterr().err.splitlines()
     return sorted(line.split("] ", 1)[1] for line in lines if line.startswith("[") and ":" in line)
 
@@ -147,7 +147,7 @@ def test_finished_trials_are_not_repeated(files, tmp_path, capsys):
     first = run(files, out, seeds=1, changes={"classic.classifier": "svm"})
     capsys.readouterr()
     again = run(files, out, seeds=2, changes={"classic.classifier": "svm"})
-    lines = told(capsys)
+    lines = progress_lines(capsys)
     assert "cached" in lines[0]
     assert "trained in" in lines[1]
     assert again[0].values[0] == first[0].values[0]
@@ -159,7 +159,7 @@ def test_unfinished_trial_is_trained_again(files, tmp_path, capsys):
     run(files, out, quiet=True)
     (out / "trials" / "tfidf-1" / "result.json").unlink()
     run(files, out)
-    assert "trained in" in told(capsys)[0]
+    assert "trained in" in progress_lines(capsys)[0]
 
 
 @pytest.mark.parametrize("what", ["settings", "data"])
@@ -174,14 +174,14 @@ def test_different_settings_or_data_need_overwrite(files, tmp_path, what, capsys
     with pytest.raises(UserError, match=r"tfidf-1 holds a trial with different settings or data"):
         run(files, out, changes=changes, quiet=True)
     run(files, out, changes=changes, overwrite=True)
-    assert "trained in" in told(capsys)[0]
+    assert "trained in" in progress_lines(capsys)[0]
 
 
 def test_threads_and_minutes_do_not_invalidate_cached_trials(files, tmp_path, capsys):
     out = tmp_path / "out"
     run(files, out, quiet=True)
     run(files, out, changes={**TINY, "train.threads": 2}, minutes=3)
-    assert "cached" in told(capsys)[0]
+    assert "cached" in progress_lines(capsys)[0]
 
 
 def truncate(path: Path, completed: float) -> None:
@@ -196,14 +196,14 @@ def test_shortened_trial_is_not_ranked_and_repeats_with_more_time(files, tmp_pat
     run(files, out, recipes=["tfidf", "bag"], seeds=2, quiet=True)
     truncate(out / "trials" / "bag-2" / "result.json", 0.0)
     rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, minutes=2)
-    assert any(line.startswith("bag seed 2: not enough time") for line in told(capsys))
+    assert any(line.startswith("bag seed 2: not enough time") for line in progress_lines(capsys))
     (bag,) = [row for row in rows if row.recipe == "bag"]
     assert (bag.status, len(bag.values), bag.late, bag.spread) == ("ranked", 1, 1, None)
     assert "1 of 2 runs" in (out / "report.html").read_text()
     print_table(rows)
     assert "bag: only 1 of 2 runs finished; not enough time" in capsys.readouterr().out
     rows = run(files, out, recipes=["tfidf", "bag"], seeds=2, minutes=0)
-    assert sum("trained in" in line for line in told(capsys)) == 1
+    assert sum("trained in" in line for line in progress_lines(capsys)) == 1
     (bag,) = [row for row in rows if row.recipe == "bag"]
     assert (len(bag.values), bag.late, bag.completed) == (2, 0, (1.0, 1.0))
 
@@ -351,7 +351,7 @@ def test_killed_comparison_resumes_from_finished_trials(files, tmp_path, capsys)
     after = {p: p.stat().st_mtime_ns for p in out.glob("trials/*/result.json")}
     assert len(after) == 3
     assert before.items() <= after.items()
-    assert sum("cached" in line for line in told(capsys)) == len(before)
+    assert sum("cached" in line for line in progress_lines(capsys)) == len(before)
     again = run(files, out, recipes=["tfidf", "bag"], seeds=2, changes={"train.epochs": 1})
     assert again == rows
 

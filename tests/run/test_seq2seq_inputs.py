@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.fixtures.data_to_text_runs import SMALL, restaurants, strangers, trained
+from tests.fixtures.data_to_text_runs import SMALL, oov_word_pairs, restaurants, trained
 from weft.config import recipe
 from weft.errors import UserError
 from weft.explain.run import run_explain
@@ -17,7 +17,7 @@ from weft.text.example import Example
 
 
 def test_unknown_words_are_copied(tmp_path):
-    out = trained("seq2seq-copy", tmp_path, strangers(tmp_path))
+    out = trained("seq2seq-copy", tmp_path, oov_word_pairs(tmp_path))
     assert out.figures["dev"]["exact_match"].value > 0.9
     said = load(tmp_path / "run/model", device="cpu")(["zuzaza likes vivovu"])
     assert said[0].value == "it is vivovu that zuzaza likes"
@@ -25,13 +25,13 @@ def test_unknown_words_are_copied(tmp_path):
 
 def test_without_copying_unknown_words_are_lost(tmp_path):
     changes = {"task.pointer": False, "task.coverage": 0.0}
-    out = trained("seq2seq-copy", tmp_path, {**strangers(tmp_path), **changes})
+    out = trained("seq2seq-copy", tmp_path, {**oov_word_pairs(tmp_path), **changes})
     assert out.figures["dev"]["exact_match"].value == 0
     assert out.figures["dev"]["bleu"].value < 40
 
 
 def test_truncated_source_words_are_not_copied(tmp_path):
-    values = {**strangers(tmp_path, 40), "data.max_tokens": 2, "train.epochs": 1}
+    values = {**oov_word_pairs(tmp_path, 40), "data.max_tokens": 2, "train.epochs": 1}
     out = trained("seq2seq-copy", tmp_path, values)
     assert any("texts read only in part" in note for note in out.record["notes"])
     lines = (tmp_path / "run/metrics.jsonl").read_text("utf-8").splitlines()
@@ -40,7 +40,7 @@ def test_truncated_source_words_are_not_copied(tmp_path):
 
 
 def test_windows_are_refused(tmp_path):
-    values = {**strangers(tmp_path, 20), "data.max_tokens": 2, "data.truncate": "windows"}
+    values = {**oov_word_pairs(tmp_path, 20), "data.max_tokens": 2, "data.truncate": "windows"}
     with pytest.raises(UserError, match=r'data\.truncate = "windows" would write a text for every'):
         trained("seq2seq-copy", tmp_path, values)
 

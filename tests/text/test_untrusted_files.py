@@ -1,4 +1,4 @@
-"""Data files from strangers: one clear line and bounded memory, whatever a file holds."""
+"""Untrusted data files: one clear line and bounded memory, whatever a file holds."""
 
 import csv
 import gzip

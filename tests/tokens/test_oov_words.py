@@ -16,8 +16,8 @@ def made(kind="word", **options):
 
 def test_oov_words_get_ids_in_order_of_appearance():
     tokenizer = made()
-    ((tokens, strangers),) = tokenizer.encode_with_oov(["the Zork barks Bo zork"], BEYOND)
-    assert strangers == ("zork", "bo")  # as the tokenizer normalises words
+    ((tokens, oov_words),) = tokenizer.encode_with_oov(["the Zork barks Bo zork"], BEYOND)
+    assert oov_words == ("zork", "bo")  # as the tokenizer normalises words
     known = dict(zip(tokenizer.vocabulary, range(99), strict=False))
     assert tokens.ids.tolist() == [known["the"], 100, known["barks"], 101, 100]
 
@@ -34,8 +34,8 @@ def test_only_known_oov_words_are_found_in_another_text():
 def test_copied_words_are_written(kind, options):
     tokenizer = made(kind, **options)
     text = "the dog é barks"
-    ((tokens, strangers),) = tokenizer.encode_with_oov([text], BEYOND)
-    assert strangers == ("é",)
+    ((tokens, oov_words),) = tokenizer.encode_with_oov([text], BEYOND)
+    assert oov_words == ("é",)
     assert tokenizer.decode(tokens.ids, {BEYOND: "é"}) == text
     with pytest.raises(UserError, match="Id 100 is not in this tokenizer"):
         tokenizer.decode(tokens.ids)

@@ -1,4 +1,4 @@
-"""Vocabularies: order, strangers, files."""
+"""Vocabularies: order, unknown words, files."""
 
 import pytest
 

@@ -143,10 +143,10 @@ def test_half_precision_runs(pointer):
 
 def test_source_oov_words_get_extended_ids():
     vocabulary = Vocabulary(["<pad>", "<unk>", "a", "b"])
-    source, strangers = extend_ids([["a", "x", "y", "x"], ["z", "b"]], vocabulary)
+    source, oov_words = extend_ids([["a", "x", "y", "x"], ["z", "b"]], vocabulary)
     assert source.data.tolist() == [[2, 4, 5, 4], [4, 3, 0, 0]]
-    assert strangers == [["x", "y"], ["z"]]
-    targets = ids_with_oov([["y", "z", "a"], ["z"]], vocabulary, strangers)
+    assert oov_words == [["x", "y"], ["z"]]
+    targets = ids_with_oov([["y", "z", "a"], ["z"]], vocabulary, oov_words)
     assert targets.data.tolist() == [[5, 1, 2], [4, 0, 0]]
 
 
