@@ -112,9 +112,9 @@ def test_numbers_that_explode_name_the_lines(shared, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Classify, "loss", loss)
         message = fails(*train(shared / "train.tsv", tmp_path / "run"))
-    says(message, "loss became nan at update 12", "The batch holds lines ", "of the training file")
+    says(message, "loss became nan at update 12", "The batch has lines ", "of the training file")
     says(message, "The last good state is in", "last.safetensors", "--resume")
-    lines = message.split("holds lines ")[1].split(" of the")[0].split(", ")
+    lines = message.split("has lines ")[1].split(" of the")[0].split(", ")
     assert 1 <= len(lines) <= 5
     assert all(1 <= int(line) <= 46 for line in lines)
     assert "resumed after update 9" in ok("train", "-o", tmp_path / "run", "--resume").err

@@ -296,7 +296,7 @@ def test_blank_and_unknown_texts_are_reported(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_names_the_lines(tmp_path):
-    with pytest.raises(UserError, match=r"The batch holds lines \d+, .* of the training file"):
+    with pytest.raises(UserError, match=r"The batch has lines \d+, .* of the training file"):
         trained("rnn-lm", tmp_path, **{"train.learning_rate": 1e38, "train.clip_norm": 0.0})
 
 

@@ -237,7 +237,7 @@ def test_best_weights_are_chosen_in_the_long_window_phase(tmp_path, monkeypatch)
 def test_time_limit_without_long_windows_is_noted(tmp_path):
     out = trained(tmp_path, **{"train.minutes": 1e-4, "train.epochs": 9, "task.long_fraction": 0.1})
     (told,) = [note for note in out.record["notes"] if "clock" in note]
-    assert "places beyond 24 are as they began (task.long_fraction=0" in told
+    assert "positions beyond 24 are untrained (task.long_fraction=0" in told
     out = trained(tmp_path, "none", **{"train.minutes": 1e-4, "task.long_fraction": 0.0})
     assert not any("places" in note for note in out.record["notes"])
 

@@ -242,7 +242,7 @@ def test_half_of_the_time_is_enough_for_reading(tmp_path, monkeypatch):
     train(frozen(), tmp_path / "run", splits=splits(), quiet=True, device="cpu")
     assert asked == [False, False]
     said = (tmp_path / "run" / "log.txt").read_text("utf-8")
-    assert "the frozen network reads train in every epoch" in said
+    assert "the frozen features of train are computed in every epoch" in said
 
 
 def test_the_clock_counts_the_epochs(tmp_path, monkeypatch):

@@ -578,8 +578,8 @@ def test_a_training_that_breaks_says_where(saved, tmp_path, monkeypatch):
     changes = {"train.learning_rate": 1e38, "train.clip_norm": 0.0, "train.optimiser": "sgd"}
     if saved:
         changes["train.save_every"] = 1
-    with pytest.raises(UserError, match="What first was not finite is the ") as caught:
+    with pytest.raises(UserError, match="The first non-finite value is the ") as caught:
         train(given("cnn", **changes), tmp_path, splits=small.splits(), quiet=True)
-    assert "The batch holds lines" in str(caught.value)
+    assert "The batch has lines" in str(caught.value)
     kept = "last good state is in" if saved else "Nothing was saved yet"
     assert kept in str(caught.value)

@@ -249,7 +249,7 @@ def test_fewer_cores_than_threads_are_a_note(tmp_path, two, capsys, monkeypatch)
     monkeypatch.setattr(trainer, "available_cpus", lambda: 1)
     train(recipe(), tmp_path / "run", splits=splits(101), resume=True)
     told = capsys.readouterr().err.replace("\n", " ")
-    assert "note: it goes on with 2 threads on 1 core, which is slow" in told
+    assert "note: it resumes with 2 threads on 1 core, which is slow" in told
 
 
 @pytest.mark.parametrize(

@@ -163,11 +163,15 @@ class ClassicRun:
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
             if not self.is_structured:
-                short, share = truncate_text(example, self.data.max_characters, self.data.truncate)
+                short, fraction = truncate_text(
+                    example, self.data.max_characters, self.data.truncate
+                )
                 assert isinstance(short, Example)
                 example = short
-                if share < 1:
-                    tally.add(f"{name} texts read only in part", f"{example.where} ({share:.0%})")
+                if fraction < 1:
+                    tally.add(
+                        f"{name} texts read only in part", f"{example.where} ({fraction:.0%})"
+                    )
             texts.append(example if self.is_structured or self.pairs else example.text)
             if len(targets) % TOKENISE_CHUNK_TEXTS == 0 and not self.is_structured:
                 row = np.asarray(targets[-1])  # of several labels, a number for each that there is
@@ -199,18 +203,18 @@ class ClassicRun:
             self._log_progress(progress)
             return True
         step = progress.epoch * self.size
-        found = self._evaluate()
-        values = {f"dev_{name}": value for name, value in found.items()}
+        metrics = self._evaluate()
+        values = {f"dev_{name}": value for name, value in metrics.items()}
         self.logger.event(
             "evaluation", step=step, epoch=progress.epoch, loss=progress.loss, **values
         )
         words = f"epoch {progress.epoch}  loss {progress.loss:.4f}"
-        if found:
+        if metrics:
             metric = self.settings.metric or self.task.metric
-            words += f"  dev {metric} {found[metric]:.4f}"
+            words += f"  dev {metric} {metrics[metric]:.4f}"
         self.logger.info(words)
-        if self.on_evaluate is not None and found:
-            self.on_evaluate(step, found)
+        if self.on_evaluate is not None and metrics:
+            self.on_evaluate(step, metrics)
         return progress.share == 1 or not self._is_over_time(progress.epoch)
 
     def _log_progress(self, progress: FitProgress) -> None:

@@ -49,10 +49,10 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     if any((one / "model.json").is_file() for one in (folder, folder / "model")):
         raise UserError(f"{name}: already a Weft model; use it, or pass it to --pretrained.")
     checkpoint = Checkpoint(folder, task)
-    place = Path(output)
-    _prepare_folder(place, overwrite, "model.json")
+    target = Path(output)
+    _prepare_folder(target, overwrite, "model.json")
     predictor, record = predictor_of(checkpoint)
-    predictor.save(place, _golden_inputs(predictor), record)
+    predictor.save(target, _golden_inputs(predictor), record)
     notes: list[str] = record["notes"]
     return notes
 
@@ -76,10 +76,10 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
     def make() -> Model:
         return build_model(full, vocabulary_size=len(tokenizer), outputs=space.size)
 
-    given = (weights.ours, str(checkpoint.network), weights.theirs)
-    load_weights(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *given)
+    source = (weights.ours, str(checkpoint.network), weights.theirs)
+    load_weights(build_on_meta(make, len(weights.ours), checkpoint.network, "config.json"), *source)
     model = make()
-    load_weights(model, *given)
+    load_weights(model, *source)
     notes = checkpoint.notes
     if weights.left:
         notes.append(f"left out because no task uses it: {join_names(weights.left)}")

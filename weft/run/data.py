@@ -127,8 +127,8 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     )
     tags = task.get("columns", ()) if task["kind"] == "tag" else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
-    found = plan_reading(paths, requested, data.format or None, tags=tags)
-    return _with_columns(data, found.columns), found.lines
+    plan = plan_reading(paths, requested, data.format or None, tags=tags)
+    return _with_columns(data, plan.columns), plan.lines
 
 
 def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
@@ -284,11 +284,11 @@ def near_duplicate_labels(space: LabelSpace) -> str:
     groups: dict[str, list[str]] = {}
     for label in space.entries:
         groups.setdefault(fold_label(str(label)), []).append(f"'{label}'")
-    found = [" and ".join(group) for group in groups.values() if len(group) > 1]
-    if not found:
+    shown = [" and ".join(group) for group in groups.values() if len(group) > 1]
+    if not shown:
         return ""
-    more = ", …" if len(found) > 3 else ""
+    more = ", …" if len(shown) > 3 else ""
     return (
-        f"note: {', '.join(found[:3])}{more} differ only in case, spaces or Unicode form and are "
+        f"note: {', '.join(shown[:3])}{more} differ only in case, spaces or Unicode form and are "
         "learned as different labels; `weft check FILE --fix FOLDER` makes them one"
     )

@@ -36,13 +36,13 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
         )
         forms = TokenTypes(head.decoder.subtoken_ids)
     out = TokenStream(head.first, run.folder, token_types=forms)
-    place = ""
+    path = ""
     for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
         out.append(ids, example.line, words)
-        place = example.file or place
+        path = example.file or path
     if len(out) < head.window:
         raise UserError(
-            f"{place or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
+            f"{path or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
             f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
         )
     if message := few_updates_note(len(out), head.window, run.settings):
@@ -99,22 +99,24 @@ def _tokenise(
     run.tally.enabled = True
     rows = run.logger.reading(source(), f"tokenising {name}")
     while chunk := list(islice(rows, TOKENISE_CHUNK_TEXTS)):
-        given = [one.text for one in chunk]
-        found = space.token_strings(given) if written else [(ids, []) for ids in space.ids(given)]
-        for example, (ids, words) in zip(chunk, found, strict=True):
-            own = ids[: len(ids) - space.lines]
-            if len(own) and (own == space.unknown).all():
+        texts = [one.text for one in chunk]
+        tokenised = (
+            space.token_strings(texts) if written else [(ids, []) for ids in space.ids(texts)]
+        )
+        for example, (ids, words) in zip(chunk, tokenised, strict=True):
+            tokens = ids[: len(ids) - space.lines]
+            if len(tokens) and (tokens == space.unknown).all():
                 run.tally.add(f"{name} texts of unknown words only", example.where)
             yield example, ids, words
     run.tally.enabled = False
 
 
-def make_batches(found: TokenStream, model: Model, settings: Settings) -> LMLoader:
+def make_batches(stream: TokenStream, model: Model, settings: Settings) -> LMLoader:
     """Return the batches of a stream: in order for a recurrent model, otherwise shuffled."""
     head: Any = model.head
-    rows = windows_per_batch(len(found), head.window, settings)
+    rows = windows_per_batch(len(stream), head.window, settings)
     return LMLoader(
-        found, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
+        stream, rows=rows, window=head.window, seed=settings.seed, epochs=settings.epochs,
         in_order=head.is_stateful, targets_in_input=head.is_bidirectional,
     )  # fmt: skip
 
@@ -147,11 +149,13 @@ def _evaluate_direction(
     last = space.size[2] if space.lines else -1
 
     def tokens(i: int) -> np.ndarray:
-        found = store.row(i).astype(np.int64)
+        columns = store.row(i).astype(np.int64)
         if head.decoder.reads_subtokens:
-            own = store.subtokens(i)  # (T, W)
-            found = np.column_stack([found, own, np.zeros((len(own), width - own.shape[1]), int)])
-        return reverse_text(found) if backward else found
+            subtokens = store.subtokens(i)  # (T, W)
+            columns = np.column_stack(
+                [columns, subtokens, np.zeros((len(subtokens), width - subtokens.shape[1]), int)]
+            )
+        return reverse_text(columns) if backward else columns
 
     order = range(len(store))[:: -1 if backward else 1]
     scored = score_texts(model, map(tokens, order), runtime, running=True, backward=backward)

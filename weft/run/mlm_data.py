@@ -51,9 +51,9 @@ def tokenise_documents(run: RunContext, source: Source | None, name: str) -> Doc
             yield example.text, example.line
 
     run.tally.enabled = True
-    found = encode_documents(texts(), tokenizer, task.whole_words, run.folder)
+    documents = encode_documents(texts(), tokenizer, task.whole_words, run.folder)
     run.tally.enabled = False
-    return found
+    return documents
 
 
 def training_documents(run: RunContext, model: Model) -> Documents:
@@ -67,18 +67,18 @@ def training_documents(run: RunContext, model: Model) -> Documents:
             f"task.{name} is {width}, but the model reads at most {limit} tokens. "
             "Lower it, or raise embedder.max_positions."
         )
-    found = tokenise_documents(run, run.splits.train, "train")
-    assert found is not None
-    if task.next and len(found.nonempty) < 2:
+    documents = tokenise_documents(run, run.splits.train, "train")
+    assert documents is not None
+    if task.next and len(documents.nonempty) < 2:
         raise UserError(
-            f"{run.data.train or 'The training text'}: {len(found.nonempty)} document, and to "
+            f"{run.data.train or 'The training text'}: {len(documents.nonempty)} document, and to "
             "learn what follows takes at least 2. Put blank lines between documents, say what a "
             "line is (data.documents = sentences, paragraphs or lines), or set "
             "task.next_sentence=false and pool.kind=mean."
         )
-    if message := few_updates_note(found.size, task.window, run.settings):
+    if message := few_updates_note(documents.size, task.window, run.settings):
         run.logger.info(f"note: {message}")
-    return found
+    return documents
 
 
 def _masking(task: AnyTask, space: LabelSpace, model: Model, phases: bool) -> Masking:
@@ -87,20 +87,20 @@ def _masking(task: AnyTask, space: LabelSpace, model: Model, phases: bool) -> Ma
 
 
 def make_batches(
-    found: Documents, model: Model, task: AnyTask, space: LabelSpace, settings: Settings
+    documents: Documents, model: Model, task: AnyTask, space: LabelSpace, settings: Settings
 ) -> MLMLoader:
     """Return the batches of masked documents."""
     masking = _masking(task, space, model, phases=True)
-    rows = windows_per_batch(found.size, masking.window, settings)
-    return MLMLoader(found, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
+    rows = windows_per_batch(documents.size, masking.window, settings)
+    return MLMLoader(documents, masking, rows=rows, seed=settings.seed, epochs=settings.epochs)
 
 
 def evaluate(
-    model: Model, found: Documents, task: AnyTask, space: LabelSpace, runtime: Runtime
+    model: Model, documents: Documents, task: AnyTask, space: LabelSpace, runtime: Runtime
 ) -> Metric:
     """Return the metrics of documents, with the same tokens masked every time."""
     measure = task.build_metric(space)
     masking = _masking(task, space, model, phases=False)
-    rows = score_documents(model, found, masking, runtime, EVALUATION_SEED)
+    rows = score_documents(model, documents, masking, runtime, EVALUATION_SEED)
     measure.add([MLMStats(*row) for row in rows.tolist()], ())
     return measure

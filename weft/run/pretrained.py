@@ -69,7 +69,7 @@ class PretrainedSource:
 def open_checkpoint(name: str) -> PretrainedSource:
     """Open a folder: a Hugging Face checkpoint, or a Weft model."""
     folder = locate(name)
-    ours = any((place / "model.json").is_file() for place in (folder, folder / "model"))
+    ours = any((candidate / "model.json").is_file() for candidate in (folder, folder / "model"))
     return _open_weft_folder(model_folder(folder)) if ours else _open_hub_folder(folder)
 
 
@@ -90,14 +90,14 @@ def _open_hub_folder(folder: Path) -> PretrainedSource:
     )  # fmt: skip
 
 
-def _hub_weights(found: Checkpoint, task: str) -> Mapping[str, Tensor]:
-    head = pretraining_head(found) if task == "masked" else found.head
-    alone = LM_HEAD if found.family.embedder == "gpt" else NO_HEAD
+def _hub_weights(checkpoint: Checkpoint, task: str) -> Mapping[str, Tensor]:
+    head = pretraining_head(checkpoint) if task == "masked" else checkpoint.head
+    alone = LM_HEAD if checkpoint.family.embedder == "gpt" else NO_HEAD
     head = head if head.task == task else alone
-    weights = dict(found.weights(head).ours)
-    if found.pooler:
+    weights = dict(checkpoint.weights(head).ours)
+    if checkpoint.pooler:
         for part in ("weight", "bias"):
-            weights.setdefault(f"pool.dense.{part}", found.tensors[f"pooler.dense.{part}"])
+            weights.setdefault(f"pool.dense.{part}", checkpoint.tensors[f"pooler.dense.{part}"])
     return weights
 
 
@@ -223,11 +223,11 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
     message = []
     for part, embedder in zip(model.embedder_parts, model.embedders, strict=True):
         if part.model:
-            found = open_checkpoint(part.model)
-            weights = found.weights(task)
-            load_weights(embedder, _embedder_weights(weights, model.parts), str(found.folder))
-            message.append(f"weights of the embedder are those of {found.folder}")
-            more = _load_pool_and_head(model, found, weights, task)
+            checkpoint = open_checkpoint(part.model)
+            weights = checkpoint.weights(task)
+            load_weights(embedder, _embedder_weights(weights, model.parts), str(checkpoint.folder))
+            message.append(f"weights of the embedder are those of {checkpoint.folder}")
+            more = _load_pool_and_head(model, checkpoint, weights, task)
             message += [f"weights of the {part} begin there, too" for part in more]
             tuned = sum(p.numel() for p in embedder.parameters() if p.requires_grad)
             if rate >= HIGH_LEARNING_RATE and tuned >= LARGE_NETWORK and not part.frozen:
@@ -237,11 +237,11 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
                     "embedder.frozen=true"
                 )
     if model.traits.is_lm and model.head.decoder.model:
-        found = open_checkpoint(model.head.decoder.model)
+        checkpoint = open_checkpoint(model.head.decoder.model)
         decoder: Any = model.head.decoder
-        weights = _strip_prefix(found.weights(task), DECODER_PREFIX)
-        load_weights(decoder, weights, str(found.folder))
-        message.append(f"weights are those of {found.folder}")
+        weights = _strip_prefix(checkpoint.weights(task), DECODER_PREFIX)
+        load_weights(decoder, weights, str(checkpoint.folder))
+        message.append(f"weights are those of {checkpoint.folder}")
     return message
 
 
@@ -262,20 +262,22 @@ def _embedder_weights(weights: Mapping[str, Tensor], parts: Section) -> dict[str
 
 
 def _load_pool_and_head(
-    model: Model, found: PretrainedSource, weights: Mapping[str, Tensor], task: str
+    model: Model, checkpoint: PretrainedSource, weights: Mapping[str, Tensor], task: str
 ) -> list[str]:
     """Initialise pool and head from the folder, if they match; return their names."""
     done = []
     pool = model.parts.get("pool", {})
-    same = {k: found.pool.get(k) for k in ("kind", "activation")}
+    same = {k: checkpoint.pool.get(k) for k in ("kind", "activation")}
     matching = {"pool": same == {k: pool.get(k) for k in same}, "head": task == "masked"}
     modules = dict(model.named_children())
     for name, wanted in matching.items():
         part = modules[name]
-        own, given = part.state_dict(), _strip_prefix(weights, f"{name}.")
-        fits = {k: given[k] for k in own if k in given and own[k].shape == given[k].shape}
+        current, loaded = part.state_dict(), _strip_prefix(weights, f"{name}.")
+        fits = {
+            k: loaded[k] for k in current if k in loaded and current[k].shape == loaded[k].shape
+        }
         if wanted and fits:
-            load_weights(part, {**own, **fits}, str(found.folder))
+            load_weights(part, {**current, **fits}, str(checkpoint.folder))
             done.append(name)
     return done
 

@@ -41,26 +41,28 @@ def fit_head(
         return collect_outputs(model, store, runtime, lambda reading: reading.text_vector)
 
     vectors = compute_vectors(train, "train")
-    held = None if dev is None else (compute_vectors(dev, "dev"), dev.targets)
+    held_out = None if dev is None else (compute_vectors(dev, "dev"), dev.targets)
     fit = fit_for("logistic", task, space, seed, head.balanced)
     with threadpool_limits(1):
         if head.C:
-            (found,) = fit(vectors, train.targets, [head.C])
+            (fitted,) = fit(vectors, train.targets, [head.C])
         else:
             grid = GRIDS["ridge"] if isinstance(space, LabelScale) else GRID
             metric = run.settings.metric
-            best = choose(fit, vectors, train.targets, held, grid, task, space, metric)
+            best = choose(fit, vectors, train.targets, held_out, grid, task, space, metric)
             run.logger.info(str(best))
-            found = best.weights
-    weights, bias = (np.asarray(part, dtype=np.float32) for part in found)
+            fitted = best.weights
+    weights, bias = (np.asarray(part, dtype=np.float32) for part in fitted)
     if weights.shape[1] < len(bias):  # two classes: the first is where the scale begins
         weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
     with torch.no_grad():
         head.score.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
         head.score.bias.copy_(torch.from_numpy(bias))
-    if held is not None:
-        known = compute_metrics(task, space, linear_scores(held[0], (weights, bias)), held[1])
-        values = {f"dev_{name}": value for name, value in known.items()}
+    if held_out is not None:
+        metrics = compute_metrics(
+            task, space, linear_scores(held_out[0], (weights, bias)), held_out[1]
+        )
+        values = {f"dev_{name}": value for name, value in metrics.items()}
         run.logger.event("evaluation", step=len(train), epoch=1, **values, best=True)
         if run.on_evaluate is not None:
-            run.on_evaluate(len(train), known)
+            run.on_evaluate(len(train), metrics)

@@ -45,4 +45,4 @@ def _check(settings: Settings) -> None:
     for name in ("warmup", "ema_decay"):
         if getattr(settings, name) >= 1:
             value = getattr(settings, name)
-            raise UserError(f"train.{name} is a share of the training, below 1; got {value}.")
+            raise UserError(f"train.{name} is a fraction of the run, below 1; got {value}.")

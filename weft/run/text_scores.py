@@ -52,7 +52,7 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
     The digest of the initial checkpoint is included, if there is one.
     """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
-    found = {
+    digests = {
         name: "".join(map(file_digest, resolve_files(path, data.target, data.references)))
         for name, path in paths.items()
         if path
@@ -60,8 +60,8 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
     if pretrained:
         from weft.convert.locate import locate
 
-        found[CHECKPOINT] = file_digest(str(locate(pretrained)))
-    return found
+        digests[CHECKPOINT] = file_digest(str(locate(pretrained)))
+    return digests
 
 
 def initial_checkpoint(full: Section) -> str:
@@ -90,11 +90,11 @@ def sentence_measure(
         else:
             measure.add([a["value"] for a in answers], [a["label"] for a in answers])
         tables.append(measure.table())
-    found = _metric_of(task, metric)
-    if found is None or len({len(table) for table in tables}) != 1:
+    pooled = _metric_of(task, metric)
+    if pooled is None or len({len(table) for table in tables}) != 1:
         return None
-    found.rows = [tuple(row) for row in np.mean(tables, axis=0).tolist()]
-    return found
+    pooled.rows = [tuple(row) for row in np.mean(tables, axis=0).tolist()]
+    return pooled
 
 
 def compare_systems(

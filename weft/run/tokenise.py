@@ -115,9 +115,9 @@ class SplitTokeniser:
         self, chunk: list[tuple[Example, Target]], store: TokenStore, name: str
     ) -> None:
         """Append rows of words, or of tree nodes."""
-        given = [example for example, _ in chunk]
+        examples = [example for example, _ in chunk]
         trees = self.model.traits.input_kind == "trees"
-        for row in self.index.tree_rows(given) if trees else self.index.sentence_rows(given):
+        for row in self.index.tree_rows(examples) if trees else self.index.sentence_rows(examples):
             example, target = chunk[row.text]
             if (
                 self.model.traits.input_kind == "words"
@@ -185,14 +185,16 @@ class SplitTokeniser:
         learned = name != "train" or task.no_answer or steps[0] >= 0
         return steps if learned else None
 
-    def _index(self, given: list[Example]) -> Iterator[Row]:
+    def _index(self, examples: list[Example]) -> Iterator[Row]:
         def where(i: int) -> str:
-            return given[i].where
+            return examples[i].where
 
         if self.model.traits.features:
-            return self.index.feature_rows(given, self.model.traits.features, where)
-        others = [e.other or "" for e in given] if self.model.traits.input_kind == "pairs" else ()
-        return self.index.rows([example.text for example in given], where, others=others)
+            return self.index.feature_rows(examples, self.model.traits.features, where)
+        others = (
+            [e.other or "" for e in examples] if self.model.traits.input_kind == "pairs" else ()
+        )
+        return self.index.rows([example.text for example in examples], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Target]]) -> None:
         most = self.model.head.target_limit or math.inf
@@ -205,19 +207,22 @@ class SplitTokeniser:
 
 
 def predictions_and_references(
-    rows: Iterable[Any], requested: Sequence[DevReference], store: TokenStore
+    rows: Iterable[Any], references: Sequence[DevReference], store: TokenStore
 ) -> tuple[Sequence[Decoded | AnswerSpan], Sequence[object]]:
     """Return the decoded predictions and their references."""
-    windows = [own.window for own in requested if own.window is not None]
+    windows = [reference.window for reference in references if reference.window is not None]
     if windows:
-        right = {window.text: own.right for window, own in zip(windows, requested, strict=True)}
-        merged = choose_spans(zip(windows, rows, strict=True), max(right) + 1)
-        return [merged[text] for text in right], list(right.values())
-    found = [Decoded(*row) for row in rows]
-    if not requested:
-        return found, list(store.targets)
-    whole = [
-        replace(one, words=own.words, fields=own.fields)
-        for one, own in zip(found, requested, strict=True)
+        expected = {
+            window.text: reference.right
+            for window, reference in zip(windows, references, strict=True)
+        }
+        merged = choose_spans(zip(windows, rows, strict=True), max(expected) + 1)
+        return [merged[text] for text in expected], list(expected.values())
+    decoded = [Decoded(*row) for row in rows]
+    if not references:
+        return decoded, list(store.targets)
+    complete = [
+        replace(one, words=reference.words, fields=reference.fields)
+        for one, reference in zip(decoded, references, strict=True)
     ]
-    return whole, [own.right for own in requested]
+    return complete, [reference.right for reference in references]

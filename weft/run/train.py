@@ -77,8 +77,8 @@ class RunResult:
 
     def __repr__(self) -> str:
         metric = self.predictor.task.metric
-        found = {name: figures[metric] for name, figures in self.figures.items()}
-        message = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in found.items()]
+        shown = {name: figures[metric] for name, figures in self.figures.items()}
+        message = [f"{name} {metric} {one.value:.4f} on {one.n}" for name, one in shown.items()]
         return f"RunResult({'; '.join(message) or 'nothing measured'})"
 
 
@@ -241,9 +241,9 @@ def _evaluate_and_save(
     splits, data, folder, logger, tally = run.splits, run.data, run.folder, run.logger, run.tally
     if splits.dev is not None and predictor.task.has_threshold:
         _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
-    found: dict[str, dict[str, MetricValue]] = {}
-    own = predictor.task.metric
-    metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or own, own)))
+    results: dict[str, dict[str, MetricValue]] = {}
+    task_metric = predictor.task.metric
+    metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or task_metric, task_metric)))
     for name, source in (("dev", splits.dev), ("test", splits.test)):
         if source is None or _is_empty(source):
             continue
@@ -257,11 +257,11 @@ def _evaluate_and_save(
         main = figures[metrics[0]]
         if not main.n:
             continue  # every row was skipped; the notes say so
-        found[name] = figures
+        results[name] = figures
         shown = ((metric, figures[metric]) for metric in metrics)
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
         logger.info(f"{name} {words} on {main.n}")
-        logger.event(name, **{k: f.value for k, f in found[name].items()})
+        logger.event(name, **{k: f.value for k, f in results[name].items()})
     message = (splits.note(), training["rising"], predictor.engine.note)
     notes = [*filter(None, message), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
@@ -273,7 +273,7 @@ def _evaluate_and_save(
         "parameters": predictor.parameters,
         "figures": {
             split: {name: dataclasses.asdict(f) for name, f in figures.items()}
-            for split, figures in found.items()
+            for split, figures in results.items()
         },
         "notes": [*filter(None, [training["stopped"]]), *notes],
         "versions": versions(),
@@ -289,7 +289,7 @@ def _evaluate_and_save(
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
     predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
     logger.info(f"model saved in {folder / 'model'}")
-    return RunResult(predictor, found, record)
+    return RunResult(predictor, results, record)
 
 
 def _golden_input(example: Example, input_kind: str) -> str | tuple[str, str]:
@@ -309,15 +309,16 @@ def _load_parser(folder: str, task: AnyTask, device: str) -> Predictor | None:
     """Load the parser for texts without trees, if one is configured."""
     if not folder:
         return None
-    found = load(folder, device=device)
-    if found.config["task"]["kind"] != "constituency":
+    parser = load(folder, device=device)
+    kind = parser.config["task"]["kind"]
+    if kind != "constituency":
         raise UserError(
-            f"data.parser: {folder} is a model of the task '{found.config['task']['kind']}'. Trees "
-            "come from one of the task 'constituency'."
+            f"data.parser: {folder} is a model of the task '{kind}'. Trees come from one of the "
+            "task 'constituency'."
         )
     if not task.reads_trees:
         raise UserError("data.parser makes trees, which this task does not read. Leave it out.")
-    return found
+    return parser
 
 
 def _preprocess_splits(
@@ -427,10 +428,12 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
             "or set task.kind to 'pair-classify', 'pair-score' or 'span'."
         )
     head, pool = full["head"]["kind"], full["pool"]["kind"]
-    own = registry.find("head", head).task
+    head_task = registry.find("head", head).task
     by_word = task.is_structured
-    if own != kind if by_word else bool(own):
-        message = f"answers the task '{own}'" if own else "answers about the text as a whole"
+    if head_task != kind if by_word else bool(head_task):
+        message = (
+            f"answers the task '{head_task}'" if head_task else "answers about the text as a whole"
+        )
         raise UserError(
             f"The head '{head}' {message}, not '{kind}'. Set head.kind to '{task.head}', or "
             "task.kind to another."
@@ -442,9 +445,9 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
 
 
 def _check_metric(name: str, task: AnyTask, space: LabelSpace) -> None:
-    known = task.build_metric(space).compute(resamples=0)
-    if name and name not in known:
-        raise unknown_name("metric", name, known, "train.metric")
+    metrics = task.build_metric(space).compute(resamples=0)
+    if name and name not in metrics:
+        raise unknown_name("metric", name, metrics, "train.metric")
 
 
 def _check_labels(task: AnyTask, space: LabelSpace, splits: Splits, mode: str) -> None:

@@ -113,7 +113,7 @@ class Trainer:
         if self.dev is not None:
             undertrained = self.dev_curve.undertraining_note(self.settings.epochs, len(self.dev))
         if self.state.speedup_failure:
-            self.logger.info(f"note: {self.state.speedup_failure}; it went on without")
+            self.logger.info(f"note: {self.state.speedup_failure}; training continued without")
         if health := self._diagnose():
             path = self.context.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
@@ -153,7 +153,7 @@ class Trainer:
         began = time.perf_counter()
         for name, rows in (("train", self.train), ("dev", self.dev)):
             if isinstance(rows, TokenStore):
-                what = f"reading {name} once: the network does not learn"
+                what = f"caching the frozen features of {name}"
 
                 def on_progress(fraction: float, what: str = what) -> bool:
                     self.logger.progress(fraction, what)
@@ -165,8 +165,8 @@ class Trainer:
                     )
                 if not kept:
                     self.logger.info(
-                        f"note: the frozen network reads {name} in every epoch: there is no room "
-                        "on the disk, or no time, to keep what it makes of it"
+                        f"note: the frozen features of {name} are computed in every epoch: there "
+                        "is too little disk space or time to cache them"
                     )
         self.budget.training_started += time.perf_counter() - began  # it counts the epochs
 
@@ -237,8 +237,8 @@ class Trainer:
         self.stop_reason = f"stopped by the clock after {done:.1f} of {all_} epochs"
         if isinstance(self.batches, MLMLoader) and self.batches.long_is_ahead(progress.fraction):
             self.stop_reason += (
-                f"; long windows were never read, and places beyond {self.batches.masking.window} "
-                "are as they began (task.long_fraction=0, or fewer epochs)"
+                f"; long windows were never read: positions beyond {self.batches.masking.window} "
+                "are untrained (task.long_fraction=0, or fewer epochs)"
             )
         self.logger.info(f"{self.stop_reason} (train.minutes)")
 
@@ -258,16 +258,16 @@ class Trainer:
         values = {"loss": loss, "rate": progress.rate, "gradient": float(progress.norm)}
         words = f"epoch {progress.fraction * self.settings.epochs:.1f}  update {progress.step}"
         words += f"  loss {loss:.4f}"
-        better, found = True, {}
+        better, metrics = True, {}
         with ema_weights(self.state):
             if self.dev is not None:
                 with self.logger.during("measuring dev", announce=False):
-                    found = self._evaluate_dev(self.dev)
-                values |= {f"dev_{name}": value for name, value in found.items()}
-                if self.metric not in found:
-                    known = ", ".join(found)
+                    metrics = self._evaluate_dev(self.dev)
+                values |= {f"dev_{name}": value for name, value in metrics.items()}
+                if self.metric not in metrics:
+                    known = ", ".join(metrics)
                     raise UserError(f"train.metric is '{self.metric}'; this task has {known}.")
-                now = found[self.metric]
+                now = metrics[self.metric]
                 self.dev_curve.add(progress.fraction, now)
                 self._switch_to_long_windows(progress)
                 better = self._is_better(now)
@@ -280,8 +280,8 @@ class Trainer:
         if self.settings.diagnose and (health := self._diagnose(self.weights_before)):
             self.logger.event("health", **health.to_json())
         self._save(progress)
-        if self.context.on_evaluate is not None and found:
-            self.context.on_evaluate(progress.step, found)
+        if self.context.on_evaluate is not None and metrics:
+            self.context.on_evaluate(progress.step, metrics)
 
     def _copy_weights(self) -> None:
         """Copy the weights to measure the next update."""
@@ -297,7 +297,7 @@ class Trainer:
         """Diagnose the gradients; return None if memory does not suffice."""
         step, clip = self.state.step, self.settings.clip_norm
         if not isinstance(self.train, TokenStore) or not isinstance(self.model, EncoderModel):
-            self.logger.info("gradients: not looked at while text itself is learned")
+            self.logger.info("gradients: not diagnosed for this kind of model")
             return None
         try:
             rows = sample_batch(self.train)
@@ -305,7 +305,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            self.logger.info("note: not enough memory to look at the gradients")
+            self.logger.info("note: not enough memory to diagnose the gradients")
             return None
         self.logger.info(f"gradients {health.level}: {health.verdict}")
         return health
@@ -324,8 +324,8 @@ class Trainer:
             tuned = task.tune(rows, right, space) if task.has_threshold else space
             measure.add(task.predict_targets(rows, tuned), right)
         else:
-            found = collect_outputs(self.model, store, runtime)
-            answers = task.predict_targets(found, task.tune(found, store.targets, space))
+            scores = collect_outputs(self.model, store, runtime)
+            answers = task.predict_targets(scores, task.tune(scores, store.targets, space))
             measure.add(answers, store.targets)
         return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
 
@@ -360,7 +360,7 @@ class Trainer:
             self._save(progress)
 
     def _save(self, progress: Progress) -> None:
-        check_finite(self.state)  # what is kept is known to be good
+        check_finite(self.state)  # never save non-finite weights
         extra = {
             "best": self.best,
             "stale": self.stale,
@@ -390,7 +390,7 @@ class Trainer:
         self.best, self.stale = extra["best"], extra["stale"]
         self.loss_sum, self.loss_count = extra["loss"]
         self.long_windows = extra.get("turned", False)
-        self.dev_curve.points = [(share, figure) for share, figure in extra.get("course", [])]
+        self.dev_curve.points = [(fraction, value) for fraction, value in extra.get("course", [])]
         self.state.decay_left = extra.get("decay_left")
         before = extra.get("seconds", 0.0)
         self.budget = TimeBudget(self.context.started, self.settings.minutes, before)
@@ -408,11 +408,11 @@ class Trainer:
         if before and fixed and fixed != before:
             self.logger.info(
                 f"note: it had {before} before; the weights will differ in their last bits from "
-                "those of a training without a break"
+                "those of an uninterrupted run"
             )
         elif now > (there := available_cpus()):
             self.logger.info(
-                f"note: it goes on with {now} threads on {there} core{'s' if there > 1 else ''}, "
+                f"note: it resumes with {now} threads on {there} core{'s' if there > 1 else ''}, "
                 f"which is slow; with train.threads={there} the weights will differ in their last "
                 "bits"
             )
@@ -428,10 +428,10 @@ class Trainer:
         kept = self.folder / "last.safetensors"
         state = f"The last good state is in {kept}" if kept.is_file() else "Nothing was saved yet"
         first = self._find_non_finite(error.update)
-        where = f"What first was not finite is {first}. " if first else ""
+        where = f"The first non-finite value is {first}. " if first else ""
         return UserError(
-            f"{error} {where}The batch holds lines {shown} of the training file. {state}. Lower "
-            "train.learning_rate, set train.clip_norm=1, or look at those lines; then --resume."
+            f"{error} {where}The batch has lines {shown} of the training file. {state}. Lower "
+            "train.learning_rate, set train.clip_norm=1, or check those lines; then --resume."
         )
 
     def _find_non_finite(self, update: Progress) -> str | None:

@@ -141,7 +141,7 @@ def _sparse_optimiser(parameters: list[nn.Parameter], settings: Settings) -> Opt
 
 
 def set_learning_rate(optimisers: Iterable[Optimizer], rate: float) -> None:
-    """Set the learning rate of the next update, scaled for parts and layers that have their own."""
+    """Set the learning rate of the next update, scaled by the factor of each parameter group."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = rate * group.get(RATE_FACTOR, 1.0)

@@ -22,16 +22,16 @@ class Settings:
     # after the rest of the model has learned alone; 0 = all from the start.
     unfreeze_epochs: float = 0.0
     momentum: float = 0.9  # of sgd
-    beta2: float = 0.999  # of adam and adamw: how slowly the size of gradients is forgotten
+    beta2: float = 0.999  # of adam and adamw: decay of the squared gradients
     weight_decay: float = 0.0  # of adamw, on matrices only
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "constant"
-    warmup: float = 0.0  # fraction of the training during which the rate rises from zero
+    warmup: float = 0.0  # fraction of the run during which the rate rises from zero
     warmup_updates: int = 0  # fewest updates of warm-up, but at most a quarter of all
-    clip_norm: float = 1.0  # longest gradient; 0 leaves it alone
-    ema_decay: float = 0.0  # decay of a running mean of the weights, which is saved; 0 = off
+    clip_norm: float = 1.0  # maximum gradient norm; 0 = no clipping
+    ema_decay: float = 0.0  # of a moving average of the weights, which is saved; 0 = off
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
-    metric: str = ""  # what early stopping and the best checkpoint look at; empty = the task's own
-    evaluate_every: int = 0  # updates between evaluations; 0: an epoch
+    metric: str = ""  # decides early stopping and the best checkpoint; empty = the task's metric
+    evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
     # Time limit, set-up included; the schedule ends with the updates that fit. 0 = no limit.
     minutes: float = 0.0
     save_every: int = 0  # updates between checkpoints; 0 = once an evaluation and once a minute
@@ -39,10 +39,10 @@ class Settings:
     # Compile the blocks of Transformers. auto: on a GPU, in a language model with 2,000 updates
     # ahead or more and no time limit below five minutes: compiling takes half a minute.
     compile: bool | Literal["auto"] = "auto"
-    # On a GPU: whole updates as one graph of the device, in pre-training and language models, and
-    # where a network such as BERT is fine-tuned to answer about texts, a graph for every length.
+    # On a GPU: whole updates as CUDA graphs, in pre-training and language models, and in
+    # fine-tuning of a network such as BERT on texts, where each length has a graph.
     cuda_graphs: bool = True
     seed: int = 1
-    threads: int = 0  # of the processor; 0 = one or all, whichever is found to be faster
+    threads: int = 0  # of the CPU; 0 = one or all, whichever is faster (one in short runs)
     tensorboard: bool = False  # write event files beside metrics.jsonl
     diagnose: bool = False  # gradient health at every evaluation, in metrics.jsonl

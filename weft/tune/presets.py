@@ -42,13 +42,13 @@ def _small(base: Config) -> SearchTable:
                 if spec := _around(name, value, table):
                     wanted[prefix + name] = spec
     # A width may have to be a multiple of something: what cannot be built is left out.
-    found = {key: kept for key, spec in wanted.items() if (kept := _fitting(base, key, spec))}
-    if not found:
+    space = {key: kept for key, spec in wanted.items() if (kept := _fitting(base, key, spec))}
+    if not space:
         raise UserError(
             "--preset small has nothing for this configuration. Name settings with --search; `weft "
             "tune` without it lists them."
         )
-    return found
+    return space
 
 
 def _around(name: str, value: Any, table: Section) -> Spec | None:

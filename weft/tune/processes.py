@@ -31,23 +31,23 @@ def run_workers(
 ) -> None:
     """Run the search and the restarts in workers; call `on_trial` for every finished trial."""
     workers = min(workers, available_cpus())
-    share = str(max(1, available_cpus() // workers))
+    threads = str(max(1, available_cpus() // workers))
     logs = study.folder / "workers"
     logs.mkdir(exist_ok=True)
     words = python_command("weft.tune.processes", str(study.folder), json.dumps(asdict(limits)))
     words.append(json.dumps(trusted_packages()))
-    known = {row.number for row in study.rows() if row.over}
+    reported = {row.number for row in study.rows() if row.over}
     running = []
     for i in range(workers):
         with open(logs / f"{i + 1}.txt", "w", encoding="utf-8") as log:
-            environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, share)}
+            environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, threads)}
             running.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
     try:
         while any(process.poll() is None for process in running):
             time.sleep(POLL_SECONDS)
             for row in study.rows():
-                if row.over and row.number not in known:
-                    known.add(row.number)
+                if row.over and row.number not in reported:
+                    reported.add(row.number)
                     on_trial(row)
     finally:
         for process in running:

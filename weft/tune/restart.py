@@ -69,8 +69,8 @@ class Restarts:
     def spread(self, which: Which, split: str, collapsed: bool = True) -> Spread | None:
         """Return mean and deviation over the seeds, with or without collapsed runs."""
         group = self.tuned if which == "tuned" else self.start
-        found = [r.value(split) for r in group if collapsed or not r.collapsed]
-        kept = [value for value in found if value is not None]
+        values = [r.value(split) for r in group if collapsed or not r.collapsed]
+        kept = [value for value in values if value is not None]
         return summarise_seeds(kept) if kept else None
 
     def collapses(self, which: Which) -> str:
@@ -99,15 +99,15 @@ def restarts(
     # Not the seed of the search: its winner may owe its place to that very seed.
     seeds = range(limits.seed + 1, limits.seed + 1 + limits.seeds)
     units: list[tuple[Which, int]] = [(which, seed) for seed in seeds for which in configs]
-    found: dict[tuple[Which, int], Restart] = {}
+    results: dict[tuple[Which, int], Restart] = {}
     for wait in (False, True):  # first what nobody does; then what others did not finish
         for which, seed in units:
-            if (which, seed) not in found:
+            if (which, seed) not in results:
                 config = configs[which].with_values({"train.seed": seed}, "restart")
                 if result := _run_restart(study, which, seed, config, limits.device, wait):
-                    found[which, seed] = result
+                    results[which, seed] = result
                     on_restart(result)
-    groups = {which: [found[which, seed] for seed in seeds] for which in configs}
+    groups = {which: [results[which, seed] for seed in seeds] for which in configs}
     return compare_groups(study, groups["tuned"], groups.get("start", []))
 
 
@@ -119,15 +119,15 @@ def restart_dir(folder: Path, which: Which, seed: int) -> Path:
 def compare_groups(study: Study, tuned: Sequence[Restart], start: Sequence[Restart]) -> Restarts:
     """Return both groups with collapsed runs marked, and the paired test between them."""
     split: Literal["dev", "test"] = "test" if study.plan.base["data"].get("test") else "dev"
-    named, found = [], []
+    named, answered = [], []
     for group in (tuned, start):
         answers = [_answers(restart_dir(study.folder, r.which, r.seed)) for r in group]
         named.append(mark_collapsed(group, list(map(_pairs, answers)), split, study.plan))
-        found.append([each for each in answers if each])
-    sizes = {len(each) for group in found for each in group}
+        answered.append([each for each in answers if each])
+    sizes = {len(each) for group in answered for each in group}
     p = None
-    if all(found) and len(sizes) == 1:  # the same texts, every time
-        p = _p_value(study.plan, *found)
+    if all(answered) and len(sizes) == 1:  # the same texts, every time
+        p = _p_value(study.plan, *answered)
     return Restarts(named[0], named[1], split, p, max(sizes, default=0))
 
 
@@ -135,8 +135,8 @@ def _p_value(plan: SearchSpec, tuned: Sequence[Answers], start: Sequence[Answers
     """Return the p-value of the difference; each text's score is the mean over the seeds."""
     full = resolve_config(plan.base)
     if full["task"].get("kind") in text_scores.TEXT_TASKS:
-        made = text_scores.compare_systems(build_task(full), plan.metric, tuned, start)
-        return None if made is None else made.p
+        comparison = text_scores.compare_systems(build_task(full), plan.metric, tuned, start)
+        return None if comparison is None else comparison.p
     a, b = (np.mean([_scores(_pairs(each)) for each in group], axis=0) for group in (tuned, start))
     return paired_bootstrap(a, b)
 
@@ -184,13 +184,13 @@ def _run_restart(
     """Return the restart, trained now or earlier; None while another process trains it."""
     folder = restart_dir(study.folder, which, seed)
     digest = _digest(config, study.plan)
-    held = file_lock(study.folder, f"{which}-{seed}")
+    lock = file_lock(study.folder, f"{which}-{seed}")
     if wait:
-        with held:
+        with lock:
             return _load_result(folder, digest) or _train(
                 study.plan, which, seed, config, device, folder
             )
-    with try_lock(held) as mine:
+    with try_lock(lock) as mine:
         if not mine:
             return None
         return _load_result(folder, digest) or _train(
@@ -205,11 +205,11 @@ def _train(
     restart = Restart(which, seed, _digest(config, plan))
     try:
         outcome = train(config, folder, device=device, quiet=True)
-        found = {split: figures[plan.metric].value for split, figures in outcome.figures.items()}
+        values = {split: figures[plan.metric].value for split, figures in outcome.figures.items()}
         restart = replace(
             restart,
-            dev=found.get("dev"),
-            test=found.get("test"),
+            dev=values.get("dev"),
+            test=values.get("test"),
             seconds=outcome.record["seconds"],
             collapsed=_collapse_note(plan, outcome.record),
         )
@@ -237,8 +237,8 @@ def _load_result(folder: Path, digest: str) -> Restart | None:
 
 
 def _digest(config: Config, plan: SearchSpec) -> str:
-    known = json.dumps([resolve_config(config), dict(plan.contents)], sort_keys=True, default=str)
-    return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps([resolve_config(config), dict(plan.contents)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _answers(folder: Path) -> Answers:

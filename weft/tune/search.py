@@ -182,26 +182,26 @@ def _write_result(
         for key, value in best.settings.items()
         if value_at(before, key) != value
     }
-    found = TuneResult(
+    result = TuneResult(
         folder, plan, limits, tuple(study.rows()), best, again, study.importance(), changes
     )
-    text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
     write_text(folder / "tune.json", text)
-    return found
+    return result
 
 
-def _summary(found: Restarts | None) -> dict[str, object] | None:
-    if found is None:
+def _summary(groups: Restarts | None) -> dict[str, object] | None:
+    if groups is None:
         return None
     means = {}
     for which in get_args(Which):
         for split in ("dev", "test"):
-            if (spread := found.spread(which, split)) is not None:
+            if (spread := groups.spread(which, split)) is not None:
                 means[f"{which}_{split}"] = asdict(spread)
-                kept = found.spread(which, split, collapsed=False)
+                kept = groups.spread(which, split, collapsed=False)
                 if kept is not None and kept != spread:
                     means[f"{which}_{split}_without_collapsed"] = asdict(kept)
-    return {**asdict(found), "spread": means}
+    return {**asdict(groups), "spread": means}
 
 
 def _make_spec(
@@ -235,9 +235,9 @@ def _make_spec(
         skips = data.on_bad_row == "skip"
         return labelled_only(splits.train, data, SkipCounter(), manner) if skips else splits.train()
 
-    known = task.build_metric(learn_space(task, examples)).compute(resamples=0)
-    if metric not in known:
-        raise unknown_name("metric", metric, known, "train.metric")
+    metrics = task.build_metric(learn_space(task, examples)).compute(resamples=0)
+    if metric not in metrics:
+        raise unknown_name("metric", metric, metrics, "train.metric")
     higher = not lower_is_better(metric)
     return SearchSpec(
         base, dimensions, metric, higher, content_digests(data, initial_checkpoint(full))

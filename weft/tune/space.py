@@ -152,7 +152,7 @@ def flatten(section: Section, prefix: str = "") -> SearchTable:
 def make_dimensions(wanted: Section, base: Config) -> tuple[Dimension, ...]:
     """Return the dimensions of a search; raise UserError for settings that cannot be trained."""
     full = resolve_config(base)
-    found = []
+    dimensions = []
     for key, spec in wanted.items():
         _check_key(key, base)
         _check_spec(f"search '{key}'", spec)
@@ -164,16 +164,16 @@ def make_dimensions(wanted: Section, base: Config) -> tuple[Dimension, ...]:
         )
         for end in ends:
             check_buildable(base.with_values({key: end}, "search"))
-        found.append(dimension)
-    if not found:
-        known = _numeric_settings(full)
-        own = next((key for key in known if key.startswith("classic.")), "")
-        such = f"{own}=LOW..HIGH" if own else "train.learning_rate=1e-4..1e-2 log"
+        dimensions.append(dimension)
+    if not dimensions:
+        numeric = _numeric_settings(full)
+        example = next((key for key in numeric if key.startswith("classic.")), "")
+        such = f"{example}=LOW..HIGH" if example else "train.learning_rate=1e-4..1e-2 log"
         raise UserError(
             f"Nothing to search. Give --search '{such}', a [search] section, or --preset small. "
-            f"Settings: {', '.join(known)}."
+            f"Settings: {', '.join(numeric)}."
         )
-    return tuple(found)
+    return tuple(dimensions)
 
 
 def check_buildable(config: Config) -> FilledSections:
@@ -314,22 +314,26 @@ def _dimension(key: str, spec: Any, full: FilledSections) -> Dimension:
         return Choices(key, tuple(spec))
     where = f"search '{key}'"
     whole = _is_whole(where, _type_hint(full, key))
-    found = Range(key, spec["low"], spec["high"], spec.get("log", False), spec.get("step"), whole)
-    _check_range(where, found)
-    return found
+    dimension = Range(
+        key, spec["low"], spec["high"], spec.get("log", False), spec.get("step"), whole
+    )
+    _check_range(where, dimension)
+    return dimension
 
 
-def _check_range(where: str, found: Range) -> None:
-    if not -math.inf < found.low < found.high < math.inf:
-        raise UserError(f"{where}: low {found.low} should be below high {found.high}.")
-    if found.log and found.low <= 0:
-        raise UserError(f"{where}: a log range begins above 0, got {found.low}.")
-    if found.log and found.step:
+def _check_range(where: str, dimension: Range) -> None:
+    if not -math.inf < dimension.low < dimension.high < math.inf:
+        raise UserError(f"{where}: low {dimension.low} should be below high {dimension.high}.")
+    if dimension.log and dimension.low <= 0:
+        raise UserError(f"{where}: a log range begins above 0, got {dimension.low}.")
+    if dimension.log and dimension.step:
         raise UserError(f"{where}: log and step do not go together; leave one out.")
-    if found.step is not None and not (registry.fits(found.step, float) and found.step > 0):
-        raise UserError(f"{where}: step should be a number above 0, got {found.step!r}.")
-    if found.whole and not all(
-        isinstance(x, int) for x in (found.low, found.high, found.step or 1)
+    if dimension.step is not None and not (
+        registry.fits(dimension.step, float) and dimension.step > 0
+    ):
+        raise UserError(f"{where}: step should be a number above 0, got {dimension.step!r}.")
+    if dimension.whole and not all(
+        isinstance(x, int) for x in (dimension.low, dimension.high, dimension.step or 1)
     ):
         raise UserError(f"{where}: is a whole number, so low, high and step are whole too.")
 

@@ -37,6 +37,14 @@ SQLITE_TIMEOUT = 60  # seconds that SQLite waits for another process
 State = Literal["complete", "pruned", "failed", "killed", "running", "waiting"]
 
 
+# Optuna's names of states -> ours; a failed trial needs a closer look.
+KNOWN_STATES: dict[str, State] = {
+    "COMPLETE": "complete",
+    "PRUNED": "pruned",
+    "RUNNING": "running",
+}
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """The record of one trial."""
@@ -177,9 +185,9 @@ class Study:
                 keys = [dimension.key for dimension in self.plan.dimensions]
                 self.study.enqueue_trial(dict(zip(keys, point, strict=True)))
             trial = self.study.ask(distributions(self.plan.dimensions))
-            own = self._trial_lock(trial.number + 1)
-            own.acquire()
-            return ClaimedTrial(trial, own, to_settings(trial.params, self.plan.dimensions))
+            lock = self._trial_lock(trial.number + 1)
+            lock.acquire()
+            return ClaimedTrial(trial, lock, to_settings(trial.params, self.plan.dimensions))
 
     def finish(
         self, taken: ClaimedTrial, value: float | None, reason: str = "", failed: bool = False
@@ -214,8 +222,8 @@ class Study:
         done = [row for row in self.rows() if row.state == "complete"]
         if len(done) < 10 or len({row.value for row in done}) < 2:
             return {}  # too few points for a forest
-        found = get_param_importances(self.study, evaluator=FanovaImportanceEvaluator(seed=0))
-        return {key: float(share) for key, share in found.items()}
+        fractions = get_param_importances(self.study, evaluator=FanovaImportanceEvaluator(seed=0))
+        return {key: float(fraction) for key, fraction in fractions.items()}
 
     def _trials(self) -> "Sequence[FrozenTrial]":
         trials: Sequence[FrozenTrial] = self.study.get_trials(deepcopy=False)
@@ -247,8 +255,7 @@ class Study:
 
     def _row(self, trial: "FrozenTrial") -> TrialRecord:
         reason = trial.user_attrs.get("reason", "")
-        known: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
-        state: State = known.get(trial.state.name, "waiting")
+        state: State = KNOWN_STATES.get(trial.state.name, "waiting")
         if trial.state.name == "FAIL":
             often = trial.user_attrs.get("again", 0)
             state = "failed" if reason or often >= RETRIES else "killed"
@@ -300,16 +307,16 @@ def file_lock(folder: Path, name: str) -> "BaseFileLock":
 
 
 @contextlib.contextmanager
-def try_lock(held: "BaseFileLock") -> Iterator[bool]:
+def try_lock(lock: "BaseFileLock") -> Iterator[bool]:
     """Yield True with the lock held, or False if another process holds it."""
     from filelock import Timeout
 
     try:
-        held.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         yield False
         return
     try:
         yield True
     finally:
-        held.release()
+        lock.release()

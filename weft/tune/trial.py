@@ -21,12 +21,12 @@ TrialCallback = Callable[[TrialRecord], None]
 
 def run_trials(study: Study, limits: Limits, on_trial: TrialCallback = lambda row: None) -> None:
     """Run the remaining trials; call `on_trial` for every finished one, also of other processes."""
-    known = {row.number for row in study.rows() if row.over}
+    reported = {row.number for row in study.rows() if row.over}
 
     def news() -> None:
         for row in study.rows():
-            if row.over and row.number not in known:
-                known.add(row.number)
+            if row.over and row.number not in reported:
+                reported.add(row.number)
                 on_trial(row)
 
     while True:
