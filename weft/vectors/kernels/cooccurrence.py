@@ -59,7 +59,7 @@ def count(ids, ends, place, stop, shares, who, dense, table, limit):
     """Count pairs from `place` (position, sentence) to `stop`; False when a part is full.
 
     `shares` is (window + 1,), the weight of a pair at each distance; `who` is (thread, threads).
-    A full part is handed back after a whole word, so the parts need size for one window more.
+    A full part is handed back after a whole word, so the parts need space for one window more.
     """
     (mine, threads), (rows, reach, cells), (keys, values, used) = who, dense, table
     window = len(shares) - 1

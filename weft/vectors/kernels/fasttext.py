@@ -41,9 +41,9 @@ def train_subwords(text, first, last, weights, targets, window, pieces, start, s
     steps, size = width // LANES, width * 4
     inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
-    size = 2 * window * (max(targets.negative + 1, 64) + GROUP) + SCORES_PER_ROW
-    outputs = np.zeros(size, np.int64)
-    labels, shares = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    capacity = 2 * window * (max(targets.negative + 1, 64) + GROUP) + SCORES_PER_ROW
+    outputs = np.zeros(capacity, np.int64)
+    labels, shares = np.zeros(capacity, np.float32), np.zeros(capacity, np.float32)
     rows = np.empty(max(1, pieces.most), np.int64)
     gains = np.zeros((ROWS_PER_REGISTER, SCORES_PER_ROW), np.float32)
     spare = np.zeros((4, width), np.float32)  # nothing, the mean, and the mean before

@@ -19,7 +19,7 @@ _compiled = njit(nogil=True, boundscheck=False, cache=True)
 
 @_compiled
 def codes(text, begin, slots, hashes, starts, pool, known, into):
-    """Code chunks until the text or the size for new ones ends.
+    """Code chunks until the text or the space for new ones ends.
 
     Returns the place reached, how many chunks are known and how many codes were written. Chunk k
     is pool[starts[k]:starts[k + 1]].

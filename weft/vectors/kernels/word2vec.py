@@ -214,9 +214,9 @@ def learn_windows(text, first, last, weights, targets, window, averaged, start, 
     steps, size = width // LANES, width * 4
     inputs, near = weights.inputs, weights.near_inputs
     line = np.empty(text.longest, np.int32)
-    size = max(targets.negative + 1, 64) + SCORES_PER_ROW
-    outputs = np.zeros(size + GROUP, np.int64)
-    labels, shares = np.zeros(size + GROUP, np.float32), np.zeros(size + GROUP, np.float32)
+    capacity = max(targets.negative + 1, 64) + SCORES_PER_ROW
+    outputs = np.zeros(capacity + GROUP, np.int64)
+    labels, shares = np.zeros(capacity + GROUP, np.float32), np.zeros(capacity + GROUP, np.float32)
     around = np.zeros(2 * window + ROWS_PER_REGISTER, np.int64)
     gains = np.zeros((2 * window + ROWS_PER_REGISTER, SCORES_PER_ROW), np.float32)
     spare = np.zeros((4, width), np.float32)  # nothing, the mean, and the mean before
