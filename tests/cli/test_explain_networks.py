@@ -72,7 +72,7 @@ def test_a_network_of_vectors_shows_its_heads(models, tmp_path):
     says(fails("explain", models / "embed", models / "rows.tsv"), "Give one text", "--contexts")
     says(
         fails("explain", models / "embed", "the bank", "--method", "occlusion"),
-        "There is no method to weigh words",
+        "No attribution method fits",
     )
     says(fails("explain", models / "embed", "a", "--target", "x"), "--target do not fit")
 
@@ -221,5 +221,5 @@ def test_mistakes(models):
         "weighs no words: leave out --method",
     )
     says(
-        fails("explain", embed, rows, "--text", 1, "--contexts", "tree"), "does not stand in these"
+        fails("explain", embed, rows, "--text", 1, "--contexts", "tree"), "does not occur in these"
     )

@@ -93,7 +93,7 @@ def test_a_crf_on_features_is_drawn_but_not_weighed(models, tmp_path):
     page = (tmp_path / "p.html").read_text("utf-8")
     says(page, "Bo Lee", "No word importance here: only neural models support it")
     told = fails("explain", tmp_path / "crf", TEXT, "--word", 2)
-    assert "do not fit: words are weighed only in neural models. Leave them out" in told
+    assert "do not fit: words are weighed only in neural models. Omit them" in told
 
 
 def test_mistakes(models, shared):
@@ -104,5 +104,5 @@ def test_mistakes(models, shared):
         "does not fit this model: it has no attention weights",
     )
     told = fails("explain", shared / "bag", "good film", "--word", "1")
-    assert "--word is for models that answer at every word" in told
+    assert "--word is for models that label words" in told
     assert "no such file" in fails("explain", models / "ner", "missing.conllu")

@@ -112,7 +112,7 @@ def test_invalid_word_or_model_raises_user_error(trained):
         find_contexts(network("embed"), examples(), "tree")
     with pytest.raises(UserError, match="should name a word"):
         find_contexts(network("embed"), examples(), " ")
-    with pytest.raises(UserError, match="needs a model that makes a vector of each token"):
+    with pytest.raises(UserError, match="needs a model with a vector for each token"):
         find_contexts(trained("tfidf"), examples(), "bank")
     with pytest.raises(UserError, match="--layer is for models of a pre-trained network"):
         find_contexts(trained("bag"), examples(), "bank", 1)

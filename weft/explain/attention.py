@@ -109,8 +109,8 @@ def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps
     engine = predictor.engine
     if not isinstance(engine, NeuralEngine) or not has_heads(engine.model):
         raise UserError(
-            "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has heads "
-            "and layers to show."
+            "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has "
+            "attention heads to show."
         )
     (prepared,) = predictor.prepare_inputs([requested])
     chosen = _choose_row(engine, prepared, _answer_offset(predictor, prepared))

@@ -142,7 +142,7 @@ def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
         or engine.input_kind in ("vectors", "trees")
     ):
         raise UserError(
-            "--contexts needs a model that makes a vector of each token: a pre-trained network "
+            "--contexts needs a model with a vector for each token: a pre-trained network "
             "(`weft convert FOLDER -o MODEL`), or a model trained with an encoder."
         )
     if layer is None:
@@ -193,7 +193,7 @@ def _iterate_states(
 
 
 def _mean_vector(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:
-    """(H,) the mean over the tokens of a stretch; None where the row does not hold all of it."""
+    """Return the mean vector (H,) of the tokens of a span; None if the row holds only a part."""
     assert row.spans is not None
     begins, ends = row.spans.T
     own = np.flatnonzero((begins < end) & (ends > start))

@@ -23,7 +23,7 @@ WordLists = list[tuple[WordWeight, ...]]
 
 
 def methods(predictor: Predictor) -> tuple[str, ...]:
-    """The methods that fit a model, the best one to start with first."""
+    """Return the methods that fit a model, the default first."""
     engine = predictor.engine
     if unattributed_task(predictor):
         return ()
@@ -44,19 +44,19 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
 
 
 def generation_task(predictor: Predictor) -> str:
-    """The task of a model whose answers are texts, or what texts cost; else nothing."""
+    """Return the task of a model that generates or scores text, else ""."""
     kind = predictor.config["task"].get("kind", "")
     return kind if kind in ("seq2seq", "language") else ""
 
 
 def unattributed_task(predictor: Predictor) -> str:
-    """The task of a model whose answers no words are weighed for, as they are shown; else none."""
+    """Return the task of a model whose answers are shown without word weights, else ""."""
     kind = predictor.config["task"].get("kind", "")
     return kind if kind in ("masked", "embed", "span") else ""
 
 
 def _generation_methods(predictor: Predictor) -> tuple[str, ...]:
-    """Words of a source are weighed for the answer, where there is a source and it has words."""
+    """Return the methods that weigh the words of a source."""
     if generation_task(predictor) == "language" or predictor.engine.input_kind == "vectors":
         return ()
     from weft.explain.generation import has_cross_attention
@@ -72,11 +72,10 @@ def explain(
     target: str | None = None,
     steps: int = 50,
 ) -> list[Explanation]:
-    """Weigh the words of each text: how much they speak for the answer, or for `target`.
+    """Weigh the words of each text: how much they support the answer, or `target`.
 
-    `steps` are the points on the path of integrated gradients. Of a text longer than the model
-    reads, only the words that were read have a weight. A text without words has none. Two texts
-    are explained as one, the first before the second.
+    `steps` is the number of points on the path of integrated gradients. Words that the model
+    truncates have no weight. A text pair is explained as one text, the first before the second.
     """
     if isinstance(texts, str):
         raise UserError("Explain a list of texts, not a single string.")
@@ -84,9 +83,9 @@ def explain(
         raise UserError(f"steps should be 1 or more, got {steps}.")
     if predictor.is_structured or generation_task(predictor) or unattributed_task(predictor):
         raise UserError(
-            "Only answers about a whole text can be explained: a class, classes, a number. Of a "
-            "model that answers at every word, weft.explain.run explains one word at a time; of "
-            "one that writes, it shows how the text was written."
+            "Only answers about a whole text can be explained: a class, classes, a number. For a "
+            "model that labels words, weft.explain.run explains one word at a time; for one that "
+            "generates text, it traces the generation."
         )
     method = choose_method(predictor, method)
     answers = predictor(texts)
@@ -110,7 +109,7 @@ def _explain_pairs(
     method: str,
     steps: int,
 ) -> list[Explanation]:
-    """Two texts side by side, the words of both weighed; the mark between them has no weight."""
+    """Explain pairs as one text each; the separator has weight 0."""
     from weft.explain import attention, gradients
 
     texts = [one.full_text for one in examples]
@@ -141,7 +140,7 @@ def _explain_pairs(
 def _read_pairs(
     predictor: Predictor, examples: Sequence[Example], seconds: Sequence[int]
 ) -> list[tuple[WordWeight, ...]]:
-    """The words of both texts that the model reads, without weights yet."""
+    """Return the words of both texts that the model reads, with weight 0."""
     if isinstance(predictor.engine, ClassicEngine):
         return [
             (*_all_words(e.text, ()),
@@ -161,10 +160,10 @@ def _add_separator(words: tuple[WordWeight, ...], second: int) -> tuple[WordWeig
 
 
 def choose_method(predictor: Predictor, method: str) -> str:
-    """The method by its name, "" for the default, or a UserError that says what there is."""
+    """Return the method by its name, "" for the default; raise UserError if it does not fit."""
     known = methods(predictor)
     if not known and method:
-        raise UserError("There is no method to weigh words for what this model says of them.")
+        raise UserError("No attribution method fits this model.")
     if not method:
         return known[0] if known else ""
     if method in known:
@@ -211,7 +210,7 @@ def _attribute(
 
 
 def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
-    """The words of each text that the model reads, without weights yet."""
+    """Return the words of each text that the model reads, with weight 0."""
     if isinstance(predictor.engine, ClassicEngine):
         return [_all_words(text, ()) for text in texts]
     tokens: list[list[tuple[int, int, float]]] = [[] for _ in texts]
@@ -222,7 +221,7 @@ def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
 
 
 def _all_words(text: str, weighed: Sequence[WordWeight]) -> tuple[WordWeight, ...]:
-    """Every word of the text, with weight 0 where none is known."""
+    """Return every word of the text, with weight 0 if it has none."""
     known = {word.start: word.weight for word in weighed}
     return tuple(
         WordWeight(start, end, known.get(start, 0.0)) for start, end in word_spans(text).tolist()

@@ -87,15 +87,15 @@ def run_explain(
     if generation_task(predictor):
         if word or column or target:
             raise UserError(
-                "--word, --column and --target do not fit a model that writes: what is explained "
-                "is the whole answer. Leave them out."
+                "--word, --column and --target do not fit a model that generates text: its whole "
+                "answer is explained. Omit them."
             )
         return _explain_generation(predictor, examples, names, compare=compare, watch=watch)
     if unattributed_task(predictor):
         if word or column or target:
             raise UserError(
-                "--word, --column and --target do not fit this model: no words are weighed for "
-                "what it says. Leave them out."
+                "--word, --column and --target do not fit this model: its answers have no word "
+                "weights. Omit them."
             )
         return _show_answers(predictor, examples)
     if predictor.is_structured:
@@ -106,7 +106,7 @@ def run_explain(
         )  # fmt: skip
     if word or column:
         what = "--word" if word else "--column"
-        raise UserError(f"{what} is for models that answer at every word; this one has one answer.")
+        raise UserError(f"{what} is for models that label words; this one has one answer.")
     texts = [example if predictor.pairs else example.text for example in examples]
     explained, faithful = {}, {}
     known: dict[Variant, Answer] = {}
@@ -123,7 +123,7 @@ def _show_answers(predictor: Predictor, examples: Sequence[Example]) -> ExplainR
     silent = unattributed_task(predictor) == "embed"
     if silent and len(examples) > 1:
         raise UserError(
-            "This model gives vectors, not answers. Give one text to see where its heads look, or "
+            "This model has vectors, not answers. Give one text to see its attention, or "
             "--contexts WORD to see a word in all texts."
         )
     answers = [Answer(None, 0.0)] if silent else predictor(examples)
@@ -208,7 +208,7 @@ def _explain_words(
 
     answered = [pair for pair in answer_sentences(predictor, examples) if pair[0].words]
     if not answered:
-        raise UserError("There is no word in these texts that the model reads.")
+        raise UserError("These texts have no words that the model reads.")
     kept = [example for example, _ in answered]
     gold = [gold_annotation(predictor, example) for example in kept]
     if not names or not all(can_attribute(answer) for _, answer in answered):
@@ -219,8 +219,8 @@ def _explain_words(
                 else "words are weighed only in neural models"
             )
             raise UserError(
-                f"--word, --column and --target do not fit: {reason}. Leave them out: what is said "
-                "of the sentence is drawn."
+                f"--word, --column and --target do not fit: {reason}. Omit them to draw the "
+                "prediction for the sentence."
             )
         bare = [Explanation(e.text, a, "", "", ()) for e, a in answered]
         return ExplainRun(kept, {"": bare}, {}, gold=gold)

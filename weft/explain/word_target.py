@@ -225,7 +225,7 @@ def _find_row(engine: NeuralEngine, example: Example, step: int) -> tuple[Row, P
         for b, row in enumerate(rows):
             if row.start <= step < row.start + len(row.ids):
                 return row, _select_row(source, b)
-    raise UserError(f"{example.where}: there is no word {step + 1} in what the model reads.")
+    raise UserError(f"{example.where}: the model truncates the sentence before word {step + 1}.")
 
 
 def crf_label_scores(chain: CRF, emissions: Tensor, step: int) -> Tensor:
