@@ -36,13 +36,13 @@ def _rate_for_width(model: Section) -> float:
 
 
 def _check(settings: Settings) -> None:
+    values = dataclasses.asdict(settings)
     for name in ("epochs", "batch_size", "max_tokens", "accumulate"):
-        if getattr(settings, name) < 1:
-            raise UserError(f"train.{name} should be at least 1, got {getattr(settings, name)}.")
-    for name, value in dataclasses.asdict(settings).items():
+        if values[name] < 1:
+            raise UserError(f"train.{name} should be at least 1, got {values[name]}.")
+    for name, value in values.items():
         if name != "seed" and isinstance(value, (int, float)) and not 0 <= value < math.inf:
             raise UserError(f"train.{name} should be 0 or more, got {value}.")
     for name in ("warmup", "ema_decay"):
-        if getattr(settings, name) >= 1:
-            value = getattr(settings, name)
-            raise UserError(f"train.{name} is a fraction of the run, below 1; got {value}.")
+        if values[name] >= 1:
+            raise UserError(f"train.{name} is a fraction of the run, below 1; got {values[name]}.")

@@ -332,7 +332,12 @@ class Trainer:
     @property
     def _batch_order(self) -> dict[str, int]:
         """The settings that determine the order of rows within an epoch."""
-        return {name: getattr(self.settings, name) for name in ("batch_size", "max_tokens", "seed")}
+        settings = self.settings
+        return {
+            "batch_size": settings.batch_size,
+            "max_tokens": settings.max_tokens,
+            "seed": settings.seed,
+        }
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
         """Reset the best score once long windows are read: dev has short ones."""

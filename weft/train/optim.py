@@ -30,8 +30,12 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         raise UserError(
             f"train.unfreeze_epochs should be 0 or more, got {settings.unfreeze_epochs}."
         )
-    for name, default in (("layer_decay", 1), ("unfreeze_epochs", 0)):
-        if getattr(settings, name) != default and not layer_groups(model):
+    needing_layers = (
+        ("layer_decay", settings.layer_decay, 1),
+        ("unfreeze_epochs", settings.unfreeze_epochs, 0),
+    )
+    for name, value, default in needing_layers:
+        if value != default and not layer_groups(model):
             raise UserError(
                 f"train.{name} needs a pre-trained network such as BERT, and this model has none. "
                 f"Leave it at {default}, or pass --pretrained."
