@@ -77,6 +77,8 @@ def test_comparison_writes_rows_files_and_schema(files, tmp_path, capsys):
         assert row["train_seconds"] > 0
         assert 30e6 < row["memory_bytes"] < 3e9
         assert 30e6 < row["answer_bytes"] < 3e9
+    for seed in (1, 2):
+        assert f"\nseed = {seed}\n" in (out / f"trials/bag-{seed}/config.toml").read_text()
     by_name = {row["recipe"]: row for row in saved}
     a, b = by_name["bag"]["values"]
     assert by_name["bag"]["spread"] == pytest.approx(abs(a - b) / 2**0.5)
