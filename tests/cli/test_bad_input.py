@@ -324,7 +324,7 @@ def test_evaluating_labels_that_training_did_not_see(shared, tmp_path):
     says(done.err, "note: 1 unknown label skipped: ", "other.csv:2")
     other.write_text(TABLE.replace("positive", "a").replace("negative", "b"), "utf-8")
     message = fails("evaluate", shared / "tfidf", other, "--on-bad-row", "skip")
-    says(message, "no row is left to measure on")
+    says(message, "no rows left to evaluate")
     says(
         fails("evaluate", shared / "tfidf", other, "--on-bad-row", "skp"),
         "error or skip, got 'skp'",

@@ -139,4 +139,4 @@ def test_numbers_have_no_labels(tmp_path):
     ok("train", "--recipe", "tfidf", "--task", "regress", "--train", data, "-o", tmp_path / "run")
     done = command("evaluate", tmp_path / "run", data, "--report", tmp_path / "page.html")
     assert done.status == 2
-    assert "--report shows wrong labels, tags, trees and texts, and this model answers" in done.err
+    assert "--report lists wrong labels, tags, trees and texts, but this model predicts" in done.err

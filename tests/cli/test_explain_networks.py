@@ -99,13 +99,11 @@ def test_two_texts_are_given_by_name(models):
     assert json.loads(ok("explain", pair, *same).lines[0]) == found
     out = ok("explain", pair, *two, "--method", "all").out
     says(out, "integrated-gradients", "gradient-input", "occlusion", "attention")
-    says(fails("explain", pair, "the bank"), "reads two texts. Give the second")
-    says(fails("explain", pair, "--text", "the bank"), "reads two texts. Give the second")
+    says(fails("explain", pair, "the bank"), "needs a text pair. Pass the second")
+    says(fails("explain", pair, "--text", "the bank"), "needs a text pair. Pass the second")
     one = ok("explain", models / "classify", "--text", "the bank", "--json").lines
     assert one == ok("explain", models / "classify", "the bank", "--json").lines
-    says(
-        fails("explain", models / "classify", "a", "--text-pair", "b c"), "reads one text at a time"
-    )
+    says(fails("explain", models / "classify", "a", "--text-pair", "b c"), "takes a single text")
     # Of standard input they are columns, as of a file.
     rows = json.dumps({"one": "the bank", "two": "the river"}) + "\n"
     given = ("-", "--text", "one", "--text-pair", "two", "--json")
@@ -129,7 +127,7 @@ def test_the_lines_of_two_files_are_pairs(models, tmp_path):
     gone = f"{first},{tmp_path / 'c.txt'}"
     says(fails("explain", models / "pair-classify", gone), "c.txt")
     three = f"{first},{second},{second}"
-    says(fails("explain", models / "pair-classify", three), "two files, and here are 3")
+    says(fails("explain", models / "pair-classify", three), "a text pair needs two files; got 3")
     second.write_text("the river was steep\n", "utf-8")
     told = fails("explain", models / "pair-classify", f"{first},{second}")
     says(told, "b.txt ends after line 1", "a.txt continues to line 2")
@@ -209,16 +207,16 @@ def test_one_word_in_its_contexts(models, tmp_path):
     done = ok("explain", models / "embed", plain, "--contexts", "bank", "--json")
     assert [json.loads(line)["where"] for line in done.lines] == [f"{plain}:1", f"{plain}:3"]
     note = ok("explain", models / "embed", rows, *asked, "--limit", 2).err
-    assert "note: the first 2 texts with the word are read; --limit changes that" in note
+    assert "note: only the first 2 texts with the word are used; see --limit" in note
 
 
 def test_mistakes(models):
     embed, rows = models / "embed", models / "rows.tsv"
-    assert "goes with --contexts WORD" in fails("explain", embed, "the bank", "--layer", 1)
+    assert "needs --contexts WORD" in fails("explain", embed, "the bank", "--layer", 1)
     assert "needs a file" in fails("explain", embed, "the bank", "--contexts", "bank")
     says(
         fails("explain", embed, rows, "--contexts", "bank", "--method", "occlusion"),
-        "weighs no words: leave out --method",
+        "not attributions: remove --method",
     )
     says(
         fails("explain", embed, rows, "--text", 1, "--contexts", "tree"), "does not occur in these"

@@ -65,7 +65,7 @@ def test_plain_texts_are_not_taken_for_paths(text):
 def test_files_and_texts_are_not_mixed(shared, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     told = fails("predict", shared / "bag", tmp_path / "a.txt", "some text")
-    says(told, "a.txt", "is a file", "Give one file, or texts")
+    says(told, "a.txt", "is a file", "Pass one file, or texts")
 
 
 def test_a_pair_is_two_texts(pair):
@@ -73,8 +73,8 @@ def test_a_pair_is_two_texts(pair):
     assert line.startswith("same\t")
     (line,) = ok("predict", pair, "a dog 5", "no cat").lines
     assert line.startswith("other\t")
-    says(fails("predict", pair, "a dog 5"), "two texts")
-    says(fails("predict", pair, "a", "b", "c"), "two texts")
+    says(fails("predict", pair, "a dog 5"), "needs a text pair")
+    says(fails("predict", pair, "a", "b", "c"), "needs a text pair")
 
 
 def test_every_probability(shared, several, pair):

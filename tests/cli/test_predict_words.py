@@ -110,9 +110,9 @@ def test_drawn_in_a_terminal(capsys):
 
 def test_predict_rejects_invalid_options(models, shared):
     told = fails("predict", shared / "bag", "-", "--conllu", stdin="good")
-    assert "answers about whole texts. Leave --conllu out" in told
+    assert "predicts whole texts. Use --json" in told
     told = fails("predict", models / "ner", "-", "--conllu", "--json", stdin="good")
-    assert "--json and --conllu are two ways" in told
+    assert "--json and --conllu exclude each other" in told
 
 
 def test_evaluate_lists_confused_labels(models, tmp_path):

@@ -113,7 +113,7 @@ def test_files_joined_by_a_comma(tmp_path):
     assert len(ok("predict", tmp_path / "run", test).lines) == 3
     checked = json.loads(ok("check", pair, "--json", "--no-near").out)
     assert checked["targets"]["lengths"]["data"]["max"] == 2
-    says(fails("check", pair, "--fix", tmp_path / "fixed"), "--fix does not write pairs of files")
+    says(fails("check", pair, "--fix", tmp_path / "fixed"), "--fix cannot write parallel files")
 
 
 @pytest.mark.parametrize("joined", [True, False])

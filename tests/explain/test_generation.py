@@ -88,10 +88,10 @@ def test_pieces_of_words_are_shown_as_they_are_written():
 
     pieces = shown([TokenTrace(text, 0.5) for text in (" le", " mat", "in", END_SIGN)])
     assert pieces.startswith("le matin ⏎  0.500")
-    assert "or else" not in pieces  # nothing is known of that
+    assert "alternatives" not in pieces  # nothing is known of that
     words = shown([TokenTrace(text, 0.5, (("un", 0.25),)) for text in ("le", "matin")])
     assert words.startswith("le matin  0.500")
-    assert "or else" in words
+    assert "alternatives" in words
 
 
 def test_no_mark_is_shown_for_a_word_that_might_have_been():

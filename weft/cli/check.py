@@ -65,9 +65,9 @@ def check(
         typer.echo(line, err=True)
     parallel = PARALLEL in found.formats.values()
     if parallel and fix:
-        raise UserError("--fix does not write pairs of files. Leave out --target or --fix.")
+        raise UserError("--fix cannot write parallel files. Remove --fix or --target.")
     if fix and MATRICES in found.formats.values():
-        raise UserError("--fix does not write matrices. Leave out --fix.")
+        raise UserError("--fix cannot write matrices. Remove --fix.")
     with counting("texts") as count:
         seen = examine_files(found, task, max_words, near, None if as_json else PLACES, count)
     diagnosis = seen.diagnosis

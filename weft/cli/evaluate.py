@@ -104,7 +104,7 @@ def evaluate(
         typer.echo(f"note: {line}", err=True)
     found = measure.compute()
     if not any(figure.n for figure in found.values()):
-        raise UserError(f"{file}: no row is left to measure on; every one was skipped.")
+        raise UserError(f"{file}: no rows left to evaluate: all were skipped.")
     signatures = measure.signatures if isinstance(measure, TextMetrics) else []
     if as_json:
         typer.echo(json.dumps(metrics_json(measure)))
@@ -145,8 +145,8 @@ def _mistakes(predictor: "Predictor", errors: int, report: str, as_json: bool) -
         return ClassificationErrors(keep=max(errors, MAX_PAGE_ERRORS if report else 0))
     what = "--errors" if errors else "--report"
     raise UserError(
-        f"{what} shows wrong labels, tags, trees and texts, and this model answers with a number. "
-        "`weft compare` shows how far numbers are off."
+        f"{what} lists wrong labels, tags, trees and texts, but this model predicts numbers. "
+        "`weft compare` plots their errors."
     )
 
 
@@ -180,7 +180,7 @@ def _show(mistakes: "Mistakes", errors: int) -> None:
 
 
 def _show_texts(found: "BestAndWorst", count: int) -> None:
-    """The worst answers and the best, each beside what is right."""
+    """Print the worst and the best outputs with their references."""
     from rich.text import Text
 
     from weft.terminal import Terminal
@@ -200,7 +200,7 @@ def _show_texts(found: "BestAndWorst", count: int) -> None:
 
 
 def _show_labels(found: "ClassificationErrors", errors: int) -> None:
-    """Labels, what is taken for what, and the errors of which the model was surest."""
+    """Print label scores, confusions and the most confident errors."""
     from rich.text import Text
 
     console = _show_counts(found, found.averages())
@@ -213,7 +213,7 @@ def _show_labels(found: "ClassificationErrors", errors: int) -> None:
 
 
 def _show_words(mistakes: "LabelErrors", errors: int) -> None:
-    """Labels, what is taken for what, and the worst sentences beside what is right."""
+    """Print label scores, confusions and the worst sentences with gold."""
     from rich.text import Text
 
     from weft.report.drawings.draw import draw_terminal

@@ -158,7 +158,7 @@ def label_names(value: str) -> tuple[str, ...] | None:
 
 
 def column(value: str) -> str | int:
-    """A column as the configuration wants it."""
+    """Return a column as a name or a number."""
     number = parse_integer(value)
     return value if number is None else number
 

@@ -60,21 +60,21 @@ def predict(
     from weft.text.example import SkipCounter
 
     if as_json and conllu:
-        raise UserError("--json and --conllu are two ways to write the answers. Give one of them.")
+        raise UserError("--json and --conllu exclude each other. Pass one.")
     if every and not as_json:
         raise UserError("--all lists probabilities in the JSON output. Pass --json, too.")
     predictor = load(model, device=device, replay=replay, weights=options.weight_dtype(rounded))
     if conllu and not predictor.is_structured:
         raise UserError(
-            f"--conllu writes what is said of every word, and {model} answers about whole texts. "
-            "Leave --conllu out, or pass --json."
+            f"--conllu writes word-level predictions, but {model} predicts whole texts. Use --json "
+            "instead."
         )
     labels = predictor.class_labels
     if every and not labels:
         kind = predictor.config["task"]["kind"]
         raise UserError(
-            f"--all lists the probability of every label of a text, and a model of the task "
-            f"'{kind}' has none. Leave it out."
+            f"--all lists the probability of every label, but a model of the task '{kind}' has no "
+            "labels. Remove it."
         )
     tally = SkipCounter()
     typed = _texts(inputs or ["-"], predictor.pairs)
@@ -112,7 +112,7 @@ def looks_like_a_path(given: str) -> bool:
 
 
 def _texts(inputs: list[str], pairs: bool) -> "list[Example]":
-    """The texts on the command line; none where a file is named, or -."""
+    """Return the texts of the command line; none if a file or - is named."""
     from weft.text.example import Example
 
     files = [one for one in inputs if one == "-" or _is_file(one) or looks_like_a_path(one)]
@@ -120,13 +120,13 @@ def _texts(inputs: list[str], pairs: bool) -> "list[Example]":
         return []
     if files:
         raise UserError(
-            f"{files[0]} is a file, and there are other inputs. Give one file, or texts."
+            f"{files[0]} is a file, but there are other inputs. Pass one file, or texts."
         )
     if not pairs:
         return [Example(text) for text in inputs]
     if len(inputs) != 2:
         raise UserError(
-            f"This model answers about two texts; {len(inputs)} given. Pass both: weft predict "
+            f"This model needs a text pair; {len(inputs)} texts given. Pass both: weft predict "
             'MODEL "one text" "another".'
         )
     return [Example(inputs[0], other=inputs[1])]
@@ -184,7 +184,7 @@ def _whole(text: str) -> bool:
 
 
 def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
-    """The same; a very long text, all of which is read and written about, is named before."""
+    """Pass inputs through, with a note before a very long text."""
     from weft.predict.neural import NeuralEngine
 
     engine = predictor.engine
@@ -276,7 +276,7 @@ def _answers(
 
 
 def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
-    """An answer as an object; of words, `parts` are where each stands and how probable it is.
+    """Return an answer as JSON; for words, `parts` are their offsets and probabilities.
 
     With `labels`, the probability of each of them, the most probable first.
     """
@@ -298,7 +298,7 @@ def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
 
 
 def _line(answer: "Answer") -> str:
-    """One answer on one line: of tags word/TAG, of spans label, start, end and text."""
+    """Format an answer on one line: word/TAG, or label, start, end and text of spans."""
     annotation, value = answer.structure, answer.value
     if answer.blanks:
         fit = ("  ".join(f"{word} {chance:.4f}" for word, chance in one) for one in answer.blanks)
@@ -332,7 +332,7 @@ def _in_passage(answer: "Answer") -> bool:
 
 
 def _format_number(value: float) -> str:
-    """A number for people; --json has all its digits."""
+    """Format a number for people; --json has all digits."""
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.6g}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """Call what it gives with the number of things done since the last call."""
+    """Yield a function to call with the number of items done since the last call."""
     if not sys.stderr.isatty():
         from weft.progress import ProgressLines, to_stderr
 

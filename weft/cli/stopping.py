@@ -50,7 +50,7 @@ def signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def resumable(hint: Callable[[], str], log: Path | None = None) -> Iterator[None]:
-    """Add to a Stopped from the block how to go on; it is written to the log, too."""
+    """Add a hint how to resume to a Stopped from the block, and write it to the log."""
     try:
         yield
     except (Stopped, KeyboardInterrupt) as error:
@@ -64,7 +64,7 @@ def resumable(hint: Callable[[], str], log: Path | None = None) -> Iterator[None
 
 @contextlib.contextmanager
 def repeatable(kept: str) -> Iterator[None]:
-    """Say of a command that was stopped, or met a full disk, that it can be given again."""
+    """Add to a stopped command, or one on a full disk, the hint to repeat it."""
     try:
         with resumable(lambda: f"{kept} are kept: `{same_command()}` goes on"):
             yield
@@ -76,12 +76,12 @@ def repeatable(kept: str) -> Iterator[None]:
 
 
 def same_command() -> str:
-    """The command that is running, as it can be given again."""
+    """Return the running command, to be repeated."""
     return shlex.join(["weft", *(word for word in sys.argv[1:] if word != "--overwrite")])
 
 
 def end(stopped: Stopped) -> NoReturn:
-    """Say how to go on, on the terminal where standard error leads nowhere, and exit."""
+    """Print how to resume, on the terminal if standard error is closed, and exit."""
     try:
         print(stopped.message, file=sys.stderr, flush=True)
     except OSError:  # of `2>&1 | tee`, Ctrl-C ends tee first
@@ -92,7 +92,7 @@ def end(stopped: Stopped) -> NoReturn:
 
 
 def silence() -> None:
-    """Drop what is still to be written to readers that have gone away."""
+    """Drop output to readers that have closed the pipe."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -96,9 +96,7 @@ def decode(tokenizer: Trained, file: Texts = "-") -> None:
         try:
             ids = [int(word) for word in line.replace(",", " ").strip("[] \n").split()]
         except ValueError as error:
-            raise UserError(
-                f"{where}: expected ids, whole numbers with spaces between; {error}."
-            ) from error
+            raise UserError(f"{where}: expected ids separated by spaces; {error}.") from error
         try:
             typer.echo(trained.decode(ids))
         except UserError as error:
@@ -120,7 +118,7 @@ def _encode_batch(tokenizer: Tokenizer, texts: list[str], as_json: bool) -> Iter
 
 
 def _texts(file: str, column: str | None, on_bad_row: str) -> Iterator[str]:
-    """The texts of a file, with a line on the rows that were skipped."""
+    """Yield the texts of a file, then print the skipped rows."""
     from weft.text.columns import NO_LABEL, Columns
     from weft.text.example import SkipCounter
     from weft.text.read import read
@@ -154,7 +152,7 @@ def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
-    """Counts the texts that go by: a moving line on a terminal, plain ones otherwise."""
+    """Count texts: a live line on a terminal, otherwise plain lines."""
     if not sys.stderr.isatty():
         yield lambda texts: _count_lines(what, texts)
         return

@@ -30,7 +30,7 @@ def test_a_text_on_the_terminal(shared):
 def test_a_file_compares_the_methods(shared, tmp_path):
     data = small.file(tmp_path, count=7)
     done = ok("explain", shared / "attention", data, "--limit", 3)
-    assert "note: the first 3 texts are explained; --limit changes that" in done.err
+    assert "note: only the first 3 texts are explained; see --limit" in done.err
     says(done.out, "Words weighed by integrated-gradients.", "AOPC", "random order", "better by")
     table = done.out[done.out.index("AOPC") :].splitlines()[1:]
     names = [line.split()[0] for line in table]

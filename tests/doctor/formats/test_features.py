@@ -102,6 +102,6 @@ def test_check_command_reports_matrices(tmp_path):
     done = command("check", archive(tmp_path))
     assert done.status == 1
     says(done.out, "1 matrix of data has non-finite numbers.", "a.npz:8  a.npz:n  ← ")
-    says(fails("check", tmp_path / "a.npz", "--fix", tmp_path / "out"), "--fix does not write mat")
+    says(fails("check", tmp_path / "a.npz", "--fix", tmp_path / "out"), "--fix cannot write mat")
     np.savez(tmp_path / "good.npz", **GOOD)
     says(ok("check", tmp_path / "good.npz").out, "No problems found.")

@@ -30,7 +30,7 @@ def compare(
     output: str,
     as_json: bool,
 ) -> None:
-    """One word in the texts of a file: its vectors, on the terminal and as a page."""
+    """Compare the vectors of one word in the texts of a file."""
     from weft.explain.contexts import find_contexts
     from weft.run.data import example_source
     from weft.terminal import Terminal
@@ -44,10 +44,10 @@ def compare(
     for line in tally.lines():
         typer.echo(f"note: {line}", err=True)
     if found.truncated:
-        message = f"{found.truncated} occurrences lie beyond what the model reads"
+        message = f"{found.truncated} occurrences lie beyond the model's maximum length"
         typer.echo(f"note: {message}", err=True)
     if found.cut:
-        message = f"the first {limit} texts with the word are read; --limit changes that"
+        message = f"only the first {limit} texts with the word are used; see --limit"
         typer.echo(f"note: {message}", err=True)
     if output:
         from weft.report.pages.contexts import write
@@ -62,7 +62,7 @@ def compare(
 
 
 def _print_json(found: "Contexts") -> None:
-    """A line an occurrence."""
+    """Print one JSON object per occurrence."""
     for i, (one, near) in enumerate(zip(found.found, found.nearest, strict=True), 1):
         row = {
             "number": i,
@@ -77,7 +77,7 @@ def _print_json(found: "Contexts") -> None:
 
 
 def _show(console: "Console", found: "Contexts") -> None:
-    """Each occurrence in its context, with the numbers of those nearest to it."""
+    """Print each occurrence in context, with the numbers of its nearest ones."""
     from rich.table import Table
     from rich.text import Text
 
@@ -109,7 +109,7 @@ def _show(console: "Console", found: "Contexts") -> None:
 
 
 def show_blanks(console: "Console", one: "Explanation") -> None:
-    """The words that fit best in each blank, with bars of their chances."""
+    """Print the most probable words of each blank, with bars."""
     from rich.text import Text
 
     console.print(Text(one.text))

@@ -32,17 +32,17 @@ def explain(
     ] = None,
     output: Annotated[str, typer.Option("-o", "--output", help="Write a page, PAGE.html.")] = "",
     method: Annotated[
-        str, typer.Option(help="One method, or all; by default those that are needed.")
+        str, typer.Option(help="One method, or all; default: those of the page.")
     ] = "",
     target: Annotated[
-        str, typer.Option(help="The label to explain; by default the one that is answered.")
+        str, typer.Option(help="The label to explain; default: the predicted one.")
     ] = "",
     word: Annotated[
         str,
-        typer.Option(help="The word to explain, by number or itself; else the least certain one."),
+        typer.Option(help="The word to explain, or its number; default: the least certain one."),
     ] = "",
     column: Annotated[
-        str, typer.Option(help="Of several things said of a word, the one to explain: upos, head.")
+        str, typer.Option(help="The column to explain if there are several: upos, head.")
     ] = "",
     contexts: Annotated[
         str, typer.Option(help="Compare this word's vectors wherever it stands in the texts.")
@@ -51,7 +51,7 @@ def explain(
         int | None,
         typer.Option(help="With --contexts, the layer of the pre-trained network; else the last."),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Texts of a file that are explained.")] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number of texts of a file.")] = 50,
     as_json: options.Json = False,
     text: Annotated[
         str, typer.Option(help="Column of the text; without SOURCE the text itself.")
@@ -65,7 +65,7 @@ def explain(
     replay: Annotated[bool, typer.Option(help="Check recorded answers first.")] = True,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Show which words made the model answer as it does, and how far to trust that."""
+    """Show which words a prediction rests on, and how faithful that explanation is."""
     from weft.cli.explain.inputs import of_files, of_texts, resolve_source
     from weft.explain.run import ALL_METHODS, run_explain
     from weft.run.load import load
@@ -74,17 +74,17 @@ def explain(
     if limit < 1:
         raise UserError(f"--limit should be 1 or more, got {limit}.")
     if layer is not None and not contexts:
-        raise UserError("--layer goes with --contexts WORD, whose vectors it chooses.")
+        raise UserError("--layer needs --contexts WORD.")
     if contexts and (method or target or word or column):
         raise UserError(
-            "--contexts shows vectors and weighs no words: leave out --method, --target, --word "
-            "and --column."
+            "--contexts shows vectors, not attributions: remove --method, --target, --word and "
+            "--column."
         )
     if output and not output.endswith((".html", ".htm")):
         raise UserError(f"-o {output}: the page should be called something.html.")
     source, is_file = resolve_source(source, text, text_pair)
     if contexts and not is_file:
-        raise UserError("--contexts needs a file with several texts that hold the word.")
+        raise UserError("--contexts needs a file with several texts that contain the word.")
     predictor = load(model, device=device, replay=replay)
     tally = SkipCounter()
     examples = [] if is_file else of_texts(predictor, source, text_pair)
@@ -264,7 +264,7 @@ def _show_words(console: "Console", one: "Explanation") -> None:
 
 
 def _colour(one: "Explanation") -> "Text":
-    """The text, or the passages that matter, with words on grounds of their weight."""
+    """Return the text or its important passages, words coloured by weight."""
     from rich.text import Text
 
     from weft.report.drawings.highlight import colour_depth, describe_gap, select_passages

@@ -19,7 +19,7 @@ STEPS_AFTER_END = 3  # steps of a beam behind the end of its answer
 def show_text(
     console: "Console", found: "GenerationTrace", one: "Explanation", wrong: object, *, close: bool
 ) -> None:
-    """The tokens on grounds of their surprise; of one that is looked at closely, every step."""
+    """Print tokens coloured by surprisal; with `close`, every step."""
     from rich.text import Text
 
     summary = Text("  ").append(f"{one.answer.score:.3f}", "dim")
@@ -44,7 +44,7 @@ def show_text(
 
 
 def colour_tokens(found: "GenerationTrace", text: str) -> "Text":
-    """The text, each token on a ground of its surprise."""
+    """Return the text, tokens coloured by surprisal."""
     from rich.text import Text
 
     from weft.explain.generation import END_SIGN
@@ -78,9 +78,9 @@ def _table(console: "Console", found: "GenerationTrace") -> None:
     rows = token_rows(found)
     table = Table(box=None, pad_edge=False, header_style="dim")
     named = any(row.others for row in rows)
-    heads = ("token", "chance", *(("or else",) if named else ()))
-    for name in (*heads, *(("looked at",) if _has_attention(found) else ())):
-        table.add_column(name, justify="right" if name == "chance" else "left")
+    heads = ("token", "prob.", *(("alternatives",) if named else ()))
+    for name in (*heads, *(("attends to",) if _has_attention(found) else ())):
+        table.add_column(name, justify="right" if name == "prob." else "left")
     for row in rows[:MAX_TABLE_ROWS]:
         others = Text("  ").join(
             Text(name).append(f" {chance:.3f}", "dim")
@@ -100,7 +100,7 @@ def _has_attention(found: "GenerationTrace") -> bool:
 
 
 def _steps(console: "Console", found: "GenerationTrace") -> None:
-    """The open hypotheses of every step, best first, and those that ended; the answer's in bold."""
+    """Print the hypotheses of every step, best first, finished ones last; the output in bold."""
     from rich.text import Text
 
     console.print(

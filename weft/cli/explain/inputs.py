@@ -44,14 +44,14 @@ def names_files(source: str) -> bool:
 
 
 def of_texts(predictor: "Predictor", text: str, other: str) -> "list[Example]":
-    """One text, or two that belong together."""
+    """Return one text, or one text pair."""
     from weft.text.example import Example
 
     if other and not predictor.pairs:
-        raise UserError("This model reads one text at a time. Leave out --text-pair.")
+        raise UserError("This model takes a single text. Remove --text-pair.")
     if predictor.pairs and not other:
         raise UserError(
-            "This model reads two texts. Give the second with --text-pair, or a file with both."
+            "This model needs a text pair. Pass the second with --text-pair, or a file with both."
         )
     return [Example(text, other=other or None)]
 
@@ -59,7 +59,7 @@ def of_texts(predictor: "Predictor", text: str, other: str) -> "list[Example]":
 def of_files(
     predictor: "Predictor", data: "Data", path: str, limit: int, tally: "SkipCounter"
 ) -> "list[Example]":
-    """The first examples of a file, or of two whose lines are pairs of texts."""
+    """Return the first examples of a file, or of two files with a text pair per line."""
     stream = _pairs(data, path, tally) if predictor.pairs else None
     if stream is None:
         from weft.run.data import example_source, read_mode
@@ -70,19 +70,19 @@ def of_files(
         stream = example_source(data, path, tally, mode=manner)()
     examples = list(islice(stream, limit))
     if next(stream, None) is not None:
-        typer.echo(f"note: the first {limit} texts are explained; --limit changes that", err=True)
+        typer.echo(f"note: only the first {limit} texts are explained; see --limit", err=True)
     return examples
 
 
 def _pairs(data: "Data", path: str, tally: "SkipCounter") -> "Iterator[Example] | None":
-    """The lines of two files side by side; None where one file holds both texts."""
+    """Pair the lines of two files; None if one file holds both texts."""
     from weft.text.formats.parallel import read_parallel, resolve_files
 
     files = resolve_files(path)
     if len(files) == 1:
         return None
     if len(files) > 2:
-        raise UserError(f"{path}: two texts come from two files, and here are {len(files)}.")
+        raise UserError(f"{path}: a text pair needs two files; got {len(files)}.")
     found = read_parallel(*files, on_bad_row=data.on_bad_row, skipped=tally)
     return (replace(one, other=str(one.label), label=None) for one in found)
 

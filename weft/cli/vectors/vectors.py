@@ -5,7 +5,7 @@ import typer
 from weft.cli.vectors import evaluate, query, train
 
 app = typer.Typer(
-    name="vectors", help="Word vectors: train, ask, evaluate, align, plot.", no_args_is_help=True
+    name="vectors", help="Word vectors: train, query, evaluate, align, plot.", no_args_is_help=True
 )
 app.command("train")(train.train)
 app.command("neighbours")(query.neighbours)
