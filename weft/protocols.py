@@ -192,13 +192,13 @@ class Head:
     task: str = ""  # the task whose outputs it gives; "": any task about a text as a whole
     reads: "InputKind | None" = None  # rows it needs; None: words, or the text if it is pooled
     max_positions: int | None = None  # longest row
-    whole: bool = False  # sentences may not be split: the output is a tree over each
+    needs_full_sentence: bool = False  # sentences may not be split: the output is a tree over each
     is_mlm: bool = False  # a masked language model: also called with the pooled vector
     is_stateful: bool = False  # a language model that carries its state from window to window
     sync_free: bool = False  # training never waits for the device, if rows are full
     fitted: bool = False  # by a solver on fixed vectors, not by gradient descent
     extended_vocab_start: int = 0  # first id of a copied source word; 0: copies none
-    target_limit: int | None = None  # longest target text
+    max_target_length: int | None = None  # longest target text
     note: str = ""  # a caveat about the metrics
     graphs: "DecodeGraphs | None" = None  # CUDA graphs of the decoder's steps
 
@@ -234,8 +234,8 @@ class DecoderHead(Head):
 
     decoder: "Decoder"
     search: "SearchSettings"
-    first: int  # bos
-    last: int  # eos
+    bos: int
+    eos: int
 
 
 class DecoderState:

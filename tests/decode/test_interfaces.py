@@ -80,7 +80,7 @@ def test_a_decoder_as_a_head(name):
     decoder = build_decoder(name)
     if decoder.reads_source:
         head = Seq2SeqHead(decoder, SearchSettings(), 2, 3)
-        assert head.target_limit == decoder.max_positions
+        assert head.max_target_length == decoder.max_positions
     else:
         head = LanguageModelHead(decoder, SearchSettings(), 2, 3, 5, 0.5)
         assert head.is_stateful == decoder.is_stateful

@@ -142,7 +142,7 @@ def test_attention_is_of_every_layer_and_head_and_sums_to_one(rnn, transformer):
     ids = answer_ids(transformer, TEXT)
     with torch.no_grad():
         memory = engine.model.encoder(engine.model.embed(source))
-        given = weft.batch.Padded.from_rows([[engine.model.head.first, *ids[:-1]]])
+        given = weft.batch.Padded.from_rows([[engine.model.head.bos, *ids[:-1]]])
         weights = engine.model.head.decoder.read(given, memory).weights
     assert many.attention[-1].mean(0) == pytest.approx(weights[0].numpy(), abs=1e-5)
 

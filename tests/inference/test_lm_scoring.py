@@ -50,7 +50,7 @@ def close(found, wanted):
 @pytest.mark.parametrize("name", ["nnlm", "lstm", "gpt"])
 def test_texts_that_begin_anew(name):
     made, given = model(name), texts(3, 0, 7, 1, 5)
-    first = made.head.first
+    first = made.head.bos
     wanted = [[alone(made, [first, *t[:i]], t[i]) for i in range(len(t))] for t in given]
     close(list(score_texts(made, given, select_runtime("cpu"))), wanted)
 
@@ -60,7 +60,7 @@ def test_texts_that_begin_anew(name):
 def test_running_texts_are_one(name, block, monkeypatch):
     monkeypatch.setattr(module, "MAX_BLOCK_IDS", block)
     made, given = model(name), texts(3, 0, 11, 1, 5)
-    line = [made.head.first, *np.concatenate(given)]
+    line = [made.head.bos, *np.concatenate(given)]
     wanted = [alone(made, line[: i + 1], line[i + 1]) for i in range(len(line) - 1)]
     ends = np.cumsum([len(t) for t in given])[:-1]
     close(
@@ -72,7 +72,7 @@ def test_running_texts_are_one(name, block, monkeypatch):
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 0.9])
 def test_a_limited_view_slides_with_its_context(overlap):
     made, (text,) = model("gpt", overlap=overlap), texts(23)
-    line, fresh = [made.head.first, *text], 7 - min(int(overlap * 7), 6)
+    line, fresh = [made.head.bos, *text], 7 - min(int(overlap * 7), 6)
     wanted = []
     for i in range(len(text)):
         row = 0 if i < 7 else 1 + (i - 7) // fresh

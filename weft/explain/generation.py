@@ -85,12 +85,12 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
         head = _seq2seq_head(engine)
         steps: list[BeamState] = []
         hypotheses, chosen = _run_search(output.scores, head, steps)
-        ids = [*chosen.ids, *([head.last] if chosen.ended else [])]
+        ids = [*chosen.ids, *([head.eos] if chosen.ended else [])]
         logps = _next_token_log_probs(
-            head.decoder.step, output.scores.start(), head.first, ids
+            head.decoder.step, output.scores.start(), head.bos, ids
         )  # (T, V)
         looks = _cross_attention(head, output.states, ids)
-    name = _token_namer(_vocabulary(predictor), head.last, rows[0].words)
+    name = _token_namer(_vocabulary(predictor), head.eos, rows[0].words)
     spans = rows[0].spans
     if vectors:
         read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
@@ -103,7 +103,7 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
         tokens=_trace_tokens(ids, np.exp(chosen.logps), logps, name),
         source=tuple(read),
         attention=looks,
-        nodes=build_search_tree(steps, chosen, head.last, name),
+        nodes=build_search_tree(steps, chosen, head.eos, name),
         found=tuple(
             (_hypothesis_text(predictor, one, rows[0].words), one.score) for one in hypotheses
         ),
@@ -134,7 +134,7 @@ def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[in
         with torch.inference_mode():
             scores = engine.model.run(source).scores
             sums = _sequence_log_prob(
-                head.decoder.step, scores.start(), head.first, answer, len(rows)
+                head.decoder.step, scores.start(), head.bos, answer, len(rows)
             )
         for row, value in zip(rows, sums.tolist(), strict=True):
             if np.isnan(out[row.text]):  # of a long text, the first window
@@ -148,7 +148,7 @@ def answer_ids(predictor: Predictor, text: str) -> list[int]:
     assert isinstance(answer, Decoded)
     ended = len(answer.probs) > len(answer.table)
     head = _seq2seq_head(_neural(predictor))
-    return [*answer.table[:, 0].tolist(), *([head.last] if ended else [])]
+    return [*answer.table[:, 0].tolist(), *([head.eos] if ended else [])]
 
 
 def has_cross_attention(predictor: Predictor) -> bool:
@@ -199,7 +199,7 @@ def _run_search(
     state = scores.start()
     hypotheses = search(
         head.decoder.step, state.per_prompt(), settings, batch=1,
-        bos=head.first, eos=head.last, constraints=head.constraints, wrap_step=record_steps,
+        bos=head.bos, eos=head.eos, constraints=head.constraints, wrap_step=record_steps,
     )[0]  # fmt: skip
     return hypotheses, hypotheses[0]
 
@@ -234,7 +234,7 @@ def _cross_attention(head: Seq2SeqHead, memory: Padded, ids: Sequence[int]) -> n
     """Return the cross-attention (L, N, T, S) of each token of the answer."""
     decoder = head.decoder.base_decoder
     size = decoder.words.size
-    inputs = [head.first, *ids[:-1]] if ids else []
+    inputs = [head.bos, *ids[:-1]] if ids else []
     ids_in_vocabulary = [i if i < size else UNKNOWN_ID for i in inputs]
     targets = Padded.from_rows([ids_in_vocabulary]).to(memory.data.device)
     if not isinstance(decoder, TransformerDecoder):
@@ -259,7 +259,7 @@ def _score_text(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return log-probabilities (T, V) before each token, and a Transformer's attention."""
     decoder, seen = head.decoder, list(ids)[: head.row_steps]
-    source = Padded.from_rows([[head.first, *seen[:-1]] if seen else []]).to(device)
+    source = Padded.from_rows([[head.bos, *seen[:-1]] if seen else []]).to(device)
     caught: list[Tensor] = []
 
     def catch(block: TransformerBlock, inputs: tuple[Tensor, ...]) -> None:

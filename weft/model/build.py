@@ -212,7 +212,7 @@ def _describe(
         input_kind=kind,
         pooling=pooling,
         is_structured=is_structured,
-        needs_full_sentence=head.whole,
+        needs_full_sentence=head.needs_full_sentence,
         extended_vocab_start=head.extended_vocab_start,
         features=features,
         subwords=kind == "words" and any(part.subwords for part in embedders),

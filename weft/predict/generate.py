@@ -301,7 +301,7 @@ class Generator:
             rules = Constraints(attention=lambda state: state.attention_weights, source=memory.mask)
         extra_ids = state.num_extended_ids
         return GenerationBatch(
-            [], decoder.step, state.per_prompt(), head.first, [], rules, extra_ids=extra_ids
+            [], decoder.step, state.per_prompt(), head.bos, [], rules, extra_ids=extra_ids
         )
 
     def _engine_input(self, prompt: EngineInput, where: str) -> EngineInput:

@@ -35,7 +35,7 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
             [space.tokenizer.decode([i]) for i in range(len(space.tokenizer))]
         )
         forms = TokenTypes(head.decoder.subtoken_ids)
-    out = TokenStream(head.first, run.folder, token_types=forms)
+    out = TokenStream(head.bos, run.folder, token_types=forms)
     path = ""
     for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
         out.append(ids, example.line, words)

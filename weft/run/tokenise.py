@@ -197,7 +197,7 @@ class SplitTokeniser:
         return self.index.rows([example.text for example in examples], where, others=others)
 
     def _check_lengths(self, chunk: list[tuple[Example, Target]]) -> None:
-        most = self.model.head.target_limit or math.inf
+        most = self.model.head.max_target_length or math.inf
         for example, target in chunk if most < math.inf else ():
             if len(target) > most:
                 raise UserError(

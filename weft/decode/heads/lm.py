@@ -101,14 +101,14 @@ class LanguageModelHead(nn.Module, DecoderHead):
         self,
         decoder: LanguageModelDecoder,
         search: SearchSettings,
-        first: int,
-        last: int,
+        bos: int,
+        eos: int,
         window: int,
         overlap: float,
     ):
         super().__init__()
         self.decoder, self.search = decoder, search
-        self.first, self.last = first, last  # bos and eos ids
+        self.bos, self.eos = bos, eos
         self.is_stateful, self.sync_free = decoder.is_stateful, decoder.sync_free
         self.is_bidirectional = not decoder.causal  # sees both sides of a word
         self.has_backward_lm = decoder.has_backward_lm
@@ -135,9 +135,9 @@ class LanguageModelHead(nn.Module, DecoderHead):
         """The bos token: its id (1,), or with its sub-tokens (1, 1+W)."""
         decoder = self.decoder
         if not decoder.reads_subtokens:
-            return np.array([self.first], np.int64)
+            return np.array([self.bos], np.int64)
         subtokens = decoder.subtoken_ids([""])
-        return append_subtokens(np.array([self.first]), subtokens, decoder.max_subtokens)
+        return append_subtokens(np.array([self.bos]), subtokens, decoder.max_subtokens)
 
     def start(self, rows: int, device: torch.device | None = None) -> State:
         """Return the state before the first token."""

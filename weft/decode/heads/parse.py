@@ -64,7 +64,7 @@ class DependencyHead(nn.Module, Head):
     """
 
     task = "parse"
-    whole = True
+    needs_full_sentence = True
     max_positions = 4000  # words: every pair has a score
 
     def __init__(
@@ -128,7 +128,7 @@ class ConstituencyHead(nn.Module, Head):
     """Span-based constituency parsing by CKY (Stern et al. 2017), with part-of-speech tags."""
 
     task = "constituency"
-    whole = True
+    needs_full_sentence = True
     max_positions = 2500  # words: search time is cubic
 
     def __init__(

@@ -68,7 +68,7 @@ class Seq2SeqOutput:
         """Return decoder inputs and targets from target words (B, T, 1), padded with -1."""
         ids = target[:, :, 0]  # (B, T)
         targets = Padded(ids.clamp(min=0), (ids >= 0).sum(1).cpu())
-        return shift_right(targets, self.head.first), targets
+        return shift_right(targets, self.head.bos), targets
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the words of each row's best sequence (T, 1), and their probabilities (T, 1)."""
@@ -89,13 +89,11 @@ class Seq2SeqOutput:
         head = self.head
         if head.graphs is not None and self.source is None and settings.cuda_graphs != "off":
             encoded = self.encoded if isinstance(self.encoded, LazySource) else self._memory
-            return head.graphs.generate(
-                encoded, settings, constraints, bos=head.first, eos=head.last
-            )
+            return head.graphs.generate(encoded, settings, constraints, bos=head.bos, eos=head.eos)
         step, state = pack_step(head.decoder, self.start(), settings.weight_dtype)
         return search(
             step, state.per_prompt(), settings,
-            batch=len(self.memory), bos=head.first, eos=head.last, constraints=constraints,
+            batch=len(self.memory), bos=head.bos, eos=head.eos, constraints=constraints,
         )  # fmt: skip
 
     def start(self) -> DecoderState:
@@ -129,16 +127,16 @@ class Seq2SeqHead(nn.Module, DecoderHead):
         self,
         decoder: Seq2SeqDecoder | PointerGenerator,
         search: SearchSettings,
-        first: int,
-        last: int,
+        bos: int,
+        eos: int,
         unwritten: Iterable[int] = (),
     ):
         super().__init__()
         self.constraints = Constraints(forbidden=sorted(unwritten))
         self.decoder, self.search = decoder, search
-        self.first, self.last = first, last  # bos and eos ids
+        self.bos, self.eos = bos, eos
         self.extended_vocab_start = decoder.extended_vocab_start
-        self.target_limit = decoder.max_positions
+        self.max_target_length = decoder.max_positions
 
     @contextmanager
     def greedy_decoding(self) -> Iterator[None]:
