@@ -14,7 +14,7 @@ from weft.doctor import examine
 from weft.doctor.checks import consistency, duplicates, labels, near_duplicates, target_stats
 from weft.doctor.checks.label_variants import CLEAR_RATIO, _is_typo, find_variants
 from weft.errors import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, UserError, near_miss
-from weft.explain.explanation import Word
+from weft.explain.explanation import WordWeight
 from weft.predict import golden
 from weft.report.analysis import confusion, generation_samples
 from weft.report.drawings import generation, highlight, terminal
@@ -167,7 +167,7 @@ def test_colours_begin_at_a_depth():
     assert generation.colour_depth(edge * 1.001) == 0.0
     assert generation.colour_depth(2**-5) == pytest.approx(5 / generation.MAX_SURPRISE_BITS)
     assert generation.colour_depth(1e-30) == 1.0
-    word = Word(0, 1, highlight.MIN_COLOURED_WEIGHT)
+    word = WordWeight(0, 1, highlight.MIN_COLOURED_WEIGHT)
     assert highlight.colour_depth(word, 1.0) == highlight.MIN_COLOURED_WEIGHT
     assert highlight.colour_depth(word, 1.01) == 0.0
     assert highlight.colour_depth(word, 0.0) == 0.0
@@ -180,7 +180,7 @@ def test_the_terminal_colours_scores_that_are_not_neutral():
 
 
 def words(count, strong=()):
-    return [Word(i, i + 1, float(i in strong)) for i in range(count)]
+    return [WordWeight(i, i + 1, float(i in strong)) for i in range(count)]
 
 
 def test_long_texts_show_the_surroundings_of_strong_words():
