@@ -6,7 +6,7 @@ import torch
 
 from weft.errors import UserError
 from weft.vectors import glove as room
-from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Counter, _PairBlock, cooccurrences
+from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Counter, _DenseBlock, cooccurrences
 from weft.vectors.corpus import Corpus
 from weft.vectors.glove import Factors, factorise, glove
 from weft.vectors.kernels import glove as kernels
@@ -70,7 +70,7 @@ def test_counting_says_how_far_it_is(monkeypatch):
 
 @pytest.mark.parametrize("memory", [100, 2_000, 50_000])
 def test_the_dense_block_keeps_to_its_memory_and_has_a_cell_a_pair(memory):
-    block = _PairBlock.fitting(53, memory)
+    block = _DenseBlock.fitting(53, memory)
     assert block.cells.nbytes <= memory + 128
     cells = [block.rows[i] + j for i in range(53) for j in range(i, block.reach[i])]
     assert len(set(cells)) == len(cells)
@@ -224,7 +224,7 @@ def test_glove_recovers_planted_factors(tmp_path):
     rows = [(i, j, np.exp(logs[i, j])) for i in range(SIZE) for j in range(i, SIZE)]
     costs = []
     factorise(
-        listed(rows, tmp_path), 5, 300, 0.1, max_words=1.0, threads=1,
+        listed(rows, tmp_path), 5, 300, 0.1, x_max=1.0, threads=1,
         watch=lambda epoch, share, cost: costs.append(cost),
     )  # fmt: skip
     assert costs[-1] < 0.01 * costs[0]
@@ -251,9 +251,11 @@ def test_words_of_like_company_become_neighbours():
 
 def test_bad_settings(tmp_path):
     pairs = listed([(0, 1, 1.0)], tmp_path)
-    with pytest.raises(UserError, match=r"GloVe: 'rate' should be above 0, got -1"):
+    with pytest.raises(UserError, match=r"GloVe: 'learning_rate' should be above 0, got -1"):
         factorise(pairs, learning_rate=-1)
     with pytest.raises(UserError, match=r"no two words of the corpus stand in one sentence"):
         factorise(Cooccurrences(5, 0, pairs.file))
-    with pytest.raises(UserError, match=r"cost became .* with the rate 1e\+30. Use a lower one"):
+    with pytest.raises(
+        UserError, match=r"cost became .* with learning rate 1e\+30. Use a lower one"
+    ):
         factorise(pairs, 3, 9, 1e30, threads=1)

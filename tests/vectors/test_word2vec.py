@@ -46,8 +46,8 @@ def test_one_thread_does_what_the_slow_version_does(method, loss, width, negativ
     counts = np.bincount(ids, minlength=len(WORDS)).astype(np.int64)
     corpus = Corpus(WORDS, counts, ids, np.cumsum([len(line) for line in lines]), len(ids))
     settings = Word2VecSettings(
-        method, width=width, window=3, negative=negative, rate=0.11, sample=0.05, threads=1,
-        seed=5, loss=loss, shortest=2, longest=4, buckets=101,
+        method, width=width, window=3, negative=negative, learning_rate=0.11, sample=0.05,
+        threads=1, seed=5, loss=loss, min_n=2, max_n=4, buckets=101,
     )  # fmt: skip
     learner = Word2VecTrainer(corpus, settings)
     inputs = learner.weights.inputs[:, :width].astype(np.float64)
@@ -202,7 +202,7 @@ def test_the_same_seed_and_threads_give_the_same_bytes(method, monkeypatch):
 
     def run(**options):
         return train_vectors(
-            corpus, method, width=11, buckets=101, epochs=2, rate=0.1, **options
+            corpus, method, width=11, buckets=101, epochs=2, learning_rate=0.1, **options
         ).matrix
 
     twice = [run(threads=3, deterministic=True) for _ in range(2)]
@@ -246,7 +246,7 @@ def test_words_of_one_topic_come_together(method, loss, threads, deterministic):
     corpus = Corpus(words, counts, ids, np.arange(11, len(ids) + 1, 11), len(ids))
     heard: list[int] = []
     vectors = train_vectors(
-        corpus, method, width=13, epochs=7, rate=0.1, sample=0, loss=loss, buckets=997,
+        corpus, method, width=13, epochs=7, learning_rate=0.1, sample=0, loss=loss, buckets=997,
         threads=threads, deterministic=deterministic, watch=heard.append,
     )  # fmt: skip
     unit = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
@@ -270,8 +270,8 @@ def test_words_of_one_topic_come_together(method, loss, threads, deterministic):
         ({"loss": "softmax"}, "Unknown loss 'softmax'"),
         ({"width": 0}, "'width' should be 1 or more, got 0"),
         ({"negative": 0}, "'negative' should be 1 or more, got 0"),
-        ({"method": "fasttext", "shortest": 5, "longest": 3}, "'longest' should be 5 or more"),
-        ({"rate": 0.0}, "'rate' should be above 0"),
+        ({"method": "fasttext", "min_n": 5, "max_n": 3}, "'max_n' should be 5 or more"),
+        ({"learning_rate": 0.0}, "'learning_rate' should be above 0"),
     ],
 )
 def test_impossible_settings_are_refused(options, message):
