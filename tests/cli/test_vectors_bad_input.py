@@ -135,8 +135,8 @@ def test_files_that_are_not_there(folder):
 
 
 CORPORA = {
-    "empty": (b"", "bad: there is no word in it. Give text, a sentence a line."),
-    "blank": (b"\n \n", "bad: there is no word in it. Give text"),
+    "empty": (b"", "bad: no words in it. Pass text, one sentence per line."),
+    "blank": (b"\n \n", "bad: no words in it. Give text"),
     "few": (b"a b a\n", "bad: no word occurs 5 times", "does 2", "(--min-count)"),
     "latin": (b"fine\n" + b"caf\xe9 " * 7, "bad:2: byte 0xe9 is not UTF-8. Convert", "iconv"),
     "picture": (b"\x89PNG\r\n\x1a\n\0\0", "bad:1: byte 0x89 is not UTF-8", "not text. Give text"),
@@ -158,7 +158,7 @@ def test_no_text_to_learn_from(folder):
     says(fails("vectors", "train", "texts", "-o", "o.txt"), "texts is a folder", "the files in it")
     says(fails("vectors", "train", "god.txt", "-o", "o.txt"), "god.txt: no such file",
          "'good.txt'?")  # fmt: skip
-    says(fails("vectors", "train", "-", "-o", "o.txt"), "standard input: there is no word in it")
+    says(fails("vectors", "train", "-", "-o", "o.txt"), "standard input: no words in it")
 
 
 def test_questions_that_have_no_answer(folder):
@@ -179,7 +179,7 @@ def test_questions_that_have_no_answer(folder):
 def test_spaces_that_cannot_be_aligned(folder):
     out = ("-o", "out.txt")
     says(fails("vectors", "align", "good.txt", "other.txt", "--identical", *out),
-         "good.txt and other.txt have no word in common. Give --dictionary FILE.")  # fmt: skip
+         "good.txt and other.txt have no word in common. Pass --dictionary FILE.")  # fmt: skip
     says(fails("vectors", "align", "good.txt", "narrow.txt", "--identical", *out),
          "good.txt have 5 numbers, those of narrow.txt 3", "weft vectors train --dim")  # fmt: skip
     (folder / "words.txt").write_text("w12 v1\ndog chien\n")
