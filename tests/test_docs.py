@@ -281,6 +281,15 @@ def test_settings_that_pages_name_exist():
                 assert f"{section}.{name}" in known, f"{page}: no setting {section}.{name}"
 
 
+def test_options_that_pages_name_exist(build):
+    known = set(re.findall(r"--[a-z0-9-]+", build.format_cli()))
+    for page in [*pages(), "SECURITY.md"]:
+        for line in text_of(page).splitlines():
+            if not re.search(r"\bpip |\bpython ", line):
+                unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line)) - known
+                assert not unknown, f"{page}: {line}"
+
+
 def test_recipes_that_pages_name_exist():
     overview = text_of("docs/how-to/index.md")
     named = set(re.findall(r"`([a-z0-9-]+)`", overview.split("For any task")[0]))
