@@ -127,6 +127,13 @@ def test_a_short_run_is_never_due_however_slow_it_is(seconds):
     assert [choice.is_due(batches) for batches in (3, 599, 601)] == [False, False, True]
 
 
+def test_few_but_slow_batches_are_due_once_their_time_is_known():
+    choice = ThreadChoice((1, 2), clock=lambda: 0.0)
+    assert not choice.is_due(300)
+    assert [choice.is_due(300, each) for each in (0.19, 0.21, 3.0)] == [False, True, True]
+    assert [choice.is_due(batches, 3.0) for batches in (99, 100)] == [False, True]
+
+
 def test_with_one_count_there_is_no_choice():
     assert not ThreadChoice((2,)).is_due(1e9)
 
@@ -195,7 +202,7 @@ def test_a_short_run_uses_one_thread_without_any_extra_work(tmp_path, monkeypatc
     assert not rehearsed
     assert outcome.record["threads"] == [(0, 1)]
     assert not events(tmp_path / "run")
-    assert "threads: 1 (a short run" in capsys.readouterr().err
+    assert "threads: 1 (few updates" in capsys.readouterr().err
 
 
 def test_the_count_is_logged_and_recorded(tmp_path, two, capsys):

@@ -86,6 +86,7 @@ class Trainer:
         self.loss_count = 0
         self.loss_tracker = LossTracker()
         self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
+        self.loop_start = (0, 0.0)  # update and time at which the loop began
         self.long_windows = False  # to long windows, where BERT reads short ones first
         counts = thread_counts(self.settings.threads, runtime.device.type == "cpu")
         self.thread_choice = ThreadChoice(counts, again=self.settings.compile is not True)
@@ -128,6 +129,7 @@ class Trainer:
         )
 
     def _train(self, stage: Stage) -> None:
+        self.loop_start = (self.state.step, time.perf_counter())
         for progress in self._updates():
             self.logger.update(progress, stage, self.settings.epochs, self.budget.seconds_left)
             self._count_loss(progress)
@@ -173,9 +175,9 @@ class Trainer:
     def _choose_threads(self) -> None:
         """Time one thread against all if due; use and log the faster count."""
         batches = self._comparable_batches()
-        if not self.thread_choice.is_due(batches):
+        if not self.thread_choice.is_due(batches, self._batch_seconds()):
             if not self.state.step and len(self.thread_choice.counts) > 1:
-                self.logger.info("threads: 1 (a short run; train.threads sets another number)")
+                self.logger.info("threads: 1 (few updates; train.threads sets another number)")
             return
         before = torch.get_num_threads()
         state, settings = self.state, self.settings
@@ -193,6 +195,12 @@ class Trainer:
             self.threads.append((step, now))
         seconds = {str(count): took for count, took in timing.seconds.items()}
         self.logger.event("threads", step=step, threads=now, batch_seconds=seconds)
+
+    def _batch_seconds(self) -> float:
+        """Return the mean seconds of a batch so far; 0 until a few were trained on."""
+        first_step, began = self.loop_start
+        batches = (self.state.step - first_step) * self.settings.accumulate
+        return (time.perf_counter() - began) / batches if batches >= TIMED_BATCHES else 0.0
 
     def _comparable_batches(self) -> float:
         """Return how many batches are ahead that take as long as the ones now timed."""

@@ -2,7 +2,8 @@
 
 Threads that share a core with another process wait for each other at the end of every operation,
 so two are often slower than one. The counts are compared where that costs at most 1 % of the rest
-of the run. Shorter runs use one thread: choosing would cost them more than it could gain.
+of the run, or a few percent of one that takes minutes. Other runs use one thread: choosing would
+cost them more than it could gain.
 """
 
 import time
@@ -19,6 +20,8 @@ MAX_SLOWDOWN = 2.0  # of all threads: if they take longer than that, the compari
 # Comparing takes as long as this many batches with one thread: beside a busy process 1 + 5, as all
 # threads may be 5 times as slow, otherwise at most 2 · (1 + MAX_SLOWDOWN).
 MAX_COST_BATCHES = 6
+# Few but slow updates, as in fine-tuning: all threads may save minutes, comparing takes seconds.
+SLOW_RUN_SECONDS, MIN_SLOW_BATCHES = 60.0, 100
 MAX_TIME_RATIO = 0.75  # more threads must take at most this much of the time of fewer
 
 
@@ -61,12 +64,14 @@ class ThreadChoice:
         """Use the smallest count until a comparison finds another to be faster."""
         torch.set_num_threads(min(self.counts))
 
-    def is_due(self, batches: float) -> bool:
+    def is_due(self, batches: float, batch_seconds: float = 0.0) -> bool:
         """Return True if a comparison is due and costs little of the next `batches`.
 
-        Their number decides, not the time they take: a short run uses the same count every time.
+        Their number decides, so that a short run uses the same count every time; in a run of
+        minutes also the time they take, `batch_seconds` each so far.
         """
-        is_cheap = MAX_FRACTION * batches >= MAX_COST_BATCHES
+        is_slow = batches * batch_seconds >= SLOW_RUN_SECONDS and batches >= MIN_SLOW_BATCHES
+        is_cheap = MAX_FRACTION * batches >= MAX_COST_BATCHES or is_slow
         return len(self.counts) > 1 and is_cheap and self.clock() >= self.after
 
     def choose(self, works: Sequence[Callable[[], None]], batches: float) -> ThreadTiming:

@@ -68,7 +68,7 @@ def slow_scores(head, row) -> dict[tuple[int, int], torch.Tensor]:
     out = {}
     for start in range(n):
         for end in range(start + 1, n + 1):
-            x = head.bos.weight @ (gaps[end] - gaps[start]) + head.bias
+            x = head.first.weight @ (gaps[end] - gaps[start]) + head.bias
             x = (x - x.mean()) / (x.var(unbiased=False) + head.norm.eps).sqrt()
             hidden = (x * head.norm.weight + head.norm.bias).relu()
             scores = head.second.weight @ hidden + head.second.bias
