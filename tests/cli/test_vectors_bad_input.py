@@ -136,8 +136,8 @@ def test_files_that_are_not_there(folder):
 
 CORPORA = {
     "empty": (b"", "bad: no words in it. Pass text, one sentence per line."),
-    "blank": (b"\n \n", "bad: no words in it. Give text"),
-    "few": (b"a b a\n", "bad: no word occurs 5 times", "does 2", "(--min-count)"),
+    "blank": (b"\n \n", "bad: no words in it. Pass text"),
+    "few": (b"a b a\n", "bad: no word occurs 5 times", "does 2", "Lower --min-count"),
     "latin": (b"fine\n" + b"caf\xe9 " * 7, "bad:2: byte 0xe9 is not UTF-8. Convert", "iconv"),
     "picture": (b"\x89PNG\r\n\x1a\n\0\0", "bad:1: byte 0x89 is not UTF-8", "not text. Give text"),
     "zeros": (b"a\n\0\0\n", "bad:2: NUL byte: this is not text. Give text"),
