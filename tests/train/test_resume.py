@@ -47,11 +47,17 @@ def test_killed_and_resumed_weights_are_bit_identical(name, tmp_path):
     assert whole.exitcode == 0
     duration = time.monotonic() - started
 
+    checkpoint = tmp_path / "killed/checkpoints/last.safetensors"
     chance = random.Random(name)
     kills = 0
     for _ in range(12):
         process = launch(name, tmp_path / "killed")
-        process.join(chance.uniform(0.1, 0.9) * duration)
+        if kills == 1 and "classic" not in config.recipe(name):
+            # At least one resumes from a checkpoint, however slow the machine.
+            while process.is_alive() and not checkpoint.exists():
+                time.sleep(0.001)
+        else:
+            process.join(chance.uniform(0.1, 0.9) * duration)
         process.kill()
         process.join(60)
         if process.exitcode == 0:  # it was quicker than the kill: start over
