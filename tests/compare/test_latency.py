@@ -5,7 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.compare.latency import BATCH_TEXTS, MIN_TIMED_TEXTS, WARM_UP_TEXTS, measure_latency
+from weft.compare.latency import (
+    BATCH_TEXTS,
+    MIN_TIMED_TEXTS,
+    SINGLE_TEXTS,
+    WARM_UP_TEXTS,
+    measure_latency,
+)
 
 
 class Stub:
@@ -46,3 +52,13 @@ def test_a_few_texts_are_timed_again_and_again():
     assert single == [1] * (2 + MIN_TIMED_TEXTS)  # two to warm up
     assert together == 3
     assert WARM_UP_TEXTS == MIN_TIMED_TEXTS == 20
+
+
+def test_fast_predictions_are_timed_up_to_the_limit_of_texts(monkeypatch):
+    now = iter(range(10**6))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now) * 0.001)
+    predictor = Stub("classify")
+    measure_latency(predictor, [f"text {i}" for i in range(3000)], seconds=10.0)
+    *single, together = predictor.sizes
+    assert single == [1] * (WARM_UP_TEXTS + SINGLE_TEXTS)
+    assert together == BATCH_TEXTS

@@ -45,8 +45,8 @@ def measure_latency(
     single: list[float] = []
     tokens = 0
     while len(single) < SINGLE_TEXTS and (len(single) < MIN_TIMED_TEXTS or sum(single) < seconds):
-        seconds, answers = _time_predictions(predictor, [texts[len(single) % len(texts)]])
-        single.append(seconds)
+        took, answers = _time_predictions(predictor, [texts[len(single) % len(texts)]])
+        single.append(took)
         tokens += len(answers[0].scores)
     p50, p95 = np.percentile(single, [50, 95]) * 1000
     many = list(texts[: max(MIN_TIMED_TEXTS, min(BATCH_TEXTS, round(seconds / np.mean(single))))])

@@ -144,9 +144,7 @@ def test_ids_are_spelled_as_the_vocabulary_spells_them():
 
 
 def test_elmo_head_starts_with_the_end_of_sentence_row():
-    head = LanguageModelHead(
-        decoder(), SearchSettings(), first=END, last=END, window=0, overlap=0.5
-    )
+    head = LanguageModelHead(decoder(), SearchSettings(), bos=END, eos=END, window=0, overlap=0.5)
     assert head.bos_row.tolist() == [[END, 257, 258, 0, 0, 0, 0, 0, 0]]
     assert head.has_backward_lm
     assert head.is_stateful
