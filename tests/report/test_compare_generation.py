@@ -175,4 +175,4 @@ def test_parallel_files_are_checked(tmp_path):
     assert "words of the target: data" in shown.out
     assert "words per target" in page.read_text()
     told = fails("check", str(path), "--target", "tgt", "--fix", "x")
-    assert "--fix does not write pairs of files" in told
+    assert "--fix cannot write parallel files" in told
