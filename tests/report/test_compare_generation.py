@@ -160,7 +160,7 @@ def test_evaluate_and_predict_run_on_a_generation_model(tmp_path):
     assert said["value"] == " ".join(text for text, _ in said["tokens"])
     assert all(0 < chance <= 1 for _, chance in said["tokens"])
     why = ok("explain", model, "a b c", "-o", str(tmp_path / "w.html"))
-    for part in ("token", "looked at", "beams, step by step", "occlusion"):
+    for part in ("token", "attends to", "beams, step by step", "occlusion"):
         assert part in why.out
     html = (tmp_path / "w.html").read_text()
     for part in ("Beam search</h2>", "Attention</h2>", "Source words"):
