@@ -13,6 +13,7 @@ from weft import machine
 from weft.classic.linear.sklearn_fit import check_size
 from weft.errors import OutOfMemory, is_out_of_memory, out_of_memory_message
 from weft.predict.predictor import CHUNK_TEXTS, chunk_size
+from weft.protocols import LabelSpace
 from weft.tasks.classify import ClassSpace
 
 
@@ -46,7 +47,7 @@ def test_a_training_with_many_labels_ends_at_once(several, tmp_path, monkeypatch
 def test_fewer_texts_are_answered_together_where_labels_are_many():
     assert chunk_size(ClassSpace(("a", "b"))) == CHUNK_TEXTS
     assert chunk_size(ClassSpace(tuple(map(str, range(100_000))))) == 200
-    assert chunk_size(object()) == CHUNK_TEXTS
+    assert chunk_size(LabelSpace()) == CHUNK_TEXTS
 
 
 def test_errors_of_memory_are_known():

@@ -29,7 +29,7 @@ def trial(data: str, recipe: str, variant: str = "recipe", seed: int = 1, **figu
 
 
 def test_without_results_there_are_no_sections(written):
-    assert written().startswith("# Kept")
+    assert written().startswith("# Classifiers and the training loop")
     assert "##" not in written()
 
 
@@ -54,7 +54,7 @@ def test_the_files_that_are_kept_can_be_shown(written, monkeypatch):
 
     monkeypatch.setattr(summary, "RESULTS", BENCH / "results")
     page = written()
-    for title in ("Are n-gram models right", "written on a processor", "an LSTM language model"):
+    for title in ("N-gram models", "Translation speed on a CPU", "LSTM language-model training"):
         assert title in page
     assert row(page, "longer than two words: seen twice")[6] == "< 0.0001 ✓"
 

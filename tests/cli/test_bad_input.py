@@ -427,7 +427,7 @@ def test_in_python_too(model, shared):
 
 def test_vectors_that_a_model_does_not_have(shared):
     tfidf, bag = weft.load(shared / "tfidf"), weft.load(shared / "bag")
-    with pytest.raises(UserError, match=r"has no sentence vectors.*Use another one"):
+    with pytest.raises(UserError, match=r"has no sentence vectors.*Use another model"):
         tfidf.embed(["a good film"])
     with pytest.raises(UserError, match="no vector for each token"):
         tfidf.states("a good film")

@@ -29,7 +29,7 @@ from weft.run.convert import convert, export
 
 LOGITS = {"rtol": 0, "atol": 1e-4}
 HEADED = [one for one in CLASSES if one[1] not in ("Model", "ForTokenClassification")]
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "convert.md"
 
 
 def rows(family, lengths, seconds):

@@ -254,7 +254,7 @@ def test_methods_by_what_there_is(rnn, gpt):
     weights = [word.weight for word in found.explanations["attention"][0].words]
     assert sum(weights) == pytest.approx(1.0, abs=1e-5)
     assert found.wrong(0) == (found.first[0].answer.value != "C B A")
-    with pytest.raises(UserError, match="it shows how the text was written"):
+    with pytest.raises(UserError, match="for one that generates text, it traces the generation"):
         explain(rnn, [TEXT])
     with pytest.raises(UserError, match="--word, --column and --target do not fit a model that"):
         run_explain(rnn, [Example(TEXT)], word="a")

@@ -185,15 +185,7 @@ def _whole(text: str) -> bool:
 
 def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> Iterator[Given]:
     """Pass inputs through, with a note before a very long text."""
-    from weft.predict.neural import NeuralEngine
-
-    engine = predictor.engine
-    all_of_it = (
-        predictor.config["task"]["kind"] == "seq2seq"
-        and isinstance(engine, NeuralEngine)
-        and engine.input_kind != "vectors"
-        and engine.indexer.limit is None
-    )
+    all_of_it = predictor.config["task"]["kind"] == "seq2seq" and _reads_any_length(predictor)
     for number, one in enumerate(given, 1):
         example = one[0]
         if all_of_it and len(example.text) > LONG_TEXT_CHARACTERS:
@@ -201,6 +193,18 @@ def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> It
             message = f"{where}: {len(example.text):,} characters"
             typer.echo(f"note: {message}, all of which are read: this may take minutes", err=True)
         yield one
+
+
+def _reads_any_length(predictor: "Predictor") -> bool:
+    """Return True if nothing limits the tokens of a source text."""
+    from weft.predict.neural import NeuralEngine  # which imports torch
+
+    engine = predictor.engine
+    return (
+        isinstance(engine, NeuralEngine)
+        and engine.input_kind != "vectors"
+        and engine.indexer.limit is None
+    )
 
 
 def _of_record(saved: "Sections", file: str, default: "Columns") -> "Columns":
