@@ -75,7 +75,19 @@ def test_silent_stage_is_named_with_its_time(lines):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.44, "0.4 s"), (31, "31 s"), (200, "3 min"), (7500, "2 h 5 min")]
+    ("seconds", "words"),
+    [
+        (0.44, "0.4 s"),
+        (9.94, "9.9 s"),
+        (10, "10 s"),
+        (31, "31 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (200, "3 min"),
+        (3569, "59 min"),
+        (3570, "1 h 0 min"),
+        (7500, "2 h 5 min"),
+    ],
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words

@@ -50,3 +50,11 @@ def test_spans_and_pieces_follow_the_cut():
     assert [len(piece) for piece in row.subtokens[0]] == [2 + 4, 2 + 4]  # marks and at most 4 bytes
     assert row.clipped == 2  # é takes two bytes
     assert row.ids.dtype == np.int32
+
+
+@pytest.mark.parametrize(("first", "second"), [("", "a"), ("a", ""), ("", "")])
+def test_an_empty_text_of_a_pair_is_one_unknown_token(first, second):
+    (row,) = Indexer(TOKENIZER).rows([first], others=[second])
+    known, unknown = TOKENIZER.encode_ids(["a"])[0][0], TOKENIZER.unknown
+    assert row.ids.tolist() == [known if text else unknown for text in (first, second)]
+    assert row.second == 1
