@@ -44,7 +44,7 @@ ORDER = (
     {"predict", "convert", "export", "classic", "vectors"},
     {"explain"},
     {"run"},
-    {"tune", "compare"},
+    {"tune", "compare", "loading"},
     {"report"},
     {"lab", "serve"},
     {"cli"},

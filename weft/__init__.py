@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from weft.config import recipes as recipes
     from weft.doctor.check import check as check
     from weft.errors import UserError as UserError
+    from weft.loading import load as load
     from weft.predict import Predictor as Predictor
     from weft.predict.evaluate import evaluate as evaluate
     from weft.predict.generate import generate as generate
-    from weft.run.load import load as load
     from weft.text.read import read as read
     from weft.text.write import write as write
     from weft.vectors.store import Vectors as Vectors
@@ -51,7 +51,7 @@ _HOMES = {
     "corpus": "weft.text.synthetic.corpora",
     "evaluate": "weft.predict.evaluate",
     "generate": "weft.predict.generate",
-    "load": "weft.run.load",
+    "load": "weft.loading",
     "read": "weft.text.read",
     "recipe": "weft.config",
     "recipes": "weft.config",

@@ -24,7 +24,6 @@ from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +277,8 @@ def _import_trusted(package: str) -> None:
 
 def declared_parts(kind: str) -> dict[str, str]:
     """Return the parts that installed packages declare as entry points: name -> module:Class."""
+    from importlib import metadata  # takes as long as the rest of this module
+
     points = metadata.entry_points(group=ENTRY_POINTS)
     found = {point.name: point.value for point in points}
     return {

@@ -64,10 +64,10 @@ def evaluate(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Evaluate a model on a labelled file, with 95 % bootstrap intervals."""
+    from weft.loading import load
     from weft.predict.evaluate import evaluate as measured
     from weft.predict.evaluate import metrics_json
     from weft.run.data import example_source, read_mode
-    from weft.run.load import load
     from weft.tasks.text_metrics import TextMetrics
     from weft.text.example import SkipCounter
 

@@ -95,8 +95,8 @@ def generate(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Generate text: continue a prompt or translate a source; the prompt is optional for an LM."""
+    from weft.loading import load
     from weft.predict.generate import Generator
-    from weft.run.load import load
 
     given = {
         "num_beams": num_beams, "num_beam_groups": num_beam_groups,

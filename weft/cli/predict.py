@@ -56,7 +56,7 @@ def predict(
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
-    from weft.run.load import load
+    from weft.loading import load
     from weft.text.example import SkipCounter
 
     if as_json and conllu:

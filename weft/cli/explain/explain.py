@@ -68,7 +68,7 @@ def explain(
     """Show which words a prediction rests on, and how faithful that explanation is."""
     from weft.cli.explain.inputs import of_files, of_texts, resolve_source
     from weft.explain.run import ALL_METHODS, run_explain
-    from weft.run.load import load
+    from weft.loading import load
     from weft.text.example import SkipCounter
 
     if limit < 1:

@@ -119,8 +119,8 @@ def _among_texts(
     `source` is the file, the column of its texts, and what to do with bad rows.
     """
     from weft.cli.progress import counting
+    from weft.loading import load
     from weft.predict.semantic_search import nearest
-    from weft.run.load import load
     from weft.text.read import Columns, read
 
     file, text, on_bad_row = source
