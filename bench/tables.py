@@ -92,7 +92,7 @@ def thread_choice(line: Figures) -> Row:
         "yes" if line["busy"] else "no",
         ranged(default, 2, "×"),
         verdict(default["median"], line["bar"]),
-        ranged(speed["all"], 2, "×"),
+        ranged(speed["all"], 2, "×") if "all" in speed else "–",
         ranged(spinning, 2, "×") if spinning else "–",
         f"{line['seconds']['one']['median']:.1f}",
         str(default["n"]),
