@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
 from weft.protocols import ClassicModel, Engine, LabelSpace
 from weft.tasks.annotation import Decoded
-from weft.tasks.language import LMVocabulary
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
+
+if TYPE_CHECKING:
+    from weft.tasks.language import LMVocabulary
 
 
 class ClassicEngine(Engine):
@@ -52,7 +55,9 @@ class ClassicEngine(Engine):
         return self.part.likelihoods(texts, self._vocabulary, running)
 
     @property
-    def _vocabulary(self) -> LMVocabulary:
+    def _vocabulary(self) -> "LMVocabulary":
+        from weft.tasks.language import LMVocabulary  # only language models need it
+
         assert isinstance(self.space, LMVocabulary)
         return self.space
 
