@@ -28,7 +28,7 @@ from weft.inference.forward import (
 from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
-from weft.model import EncoderModel, Model, ModelOutput, build_model
+from weft.model import EncoderModel, LanguageModel, Model, ModelOutput, build_model
 from weft.predict.fill_mask import fill
 from weft.predict.output import (
     EngineInput,
@@ -342,6 +342,12 @@ class NeuralEngine(Engine):
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path} does not fit model.json: {reason}") from None
+        if isinstance(model, LanguageModel) and len(tokenizer) > model.head.decoder.words.size:
+            # Its table has the size of the vocabulary in labels.json, which may be another one.
+            raise UserError(
+                f"{folder / 'tokenizer.json'}: {len(tokenizer)} ids, but the model has vectors for "
+                f"{model.head.decoder.words.size}. Restore the folder or train again."
+            )
         cuts = WordSegmenter.load(folder / SEGMENTER_FILE)
         index = make_indexer(model, tokenizer, lengths[0], lengths[1], cuts, *lengths[2:])
         parser = (
