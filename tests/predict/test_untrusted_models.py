@@ -253,3 +253,23 @@ def test_unexpected_weights_raise_user_error(models, changed):
         weft.load(folder)
     save_file({**arrays, name: arrays[name].astype(np.float64)}, path)
     weft.load(folder)  # other numbers of the same value
+
+
+def test_ids_beyond_the_table_of_a_language_model(tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the cat sees a dog\na dog sees the cat\n" * 4, "utf-8")
+    config = weft.recipe("rnn-lm").with_values(
+        {
+            "train.epochs": 1, "train.threads": 1, "decoder.width": 4, "decoder.hidden": 4,
+            "data.train": str(texts), "data.dev": str(texts),
+        },
+        "test",
+    )  # fmt: skip
+    weft.train(config, tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "model" / "tokenizer.json"
+    saved = json.loads(path.read_text("utf-8"))
+    vocabulary = saved["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.get)] += 100
+    path.write_text(json.dumps(saved), "utf-8")
+    with pytest.raises(UserError, match=r"tokenizer\.json: \d+ ids, but the model has vectors for"):
+        weft.load(tmp_path / "run")
