@@ -40,7 +40,7 @@ def slow_layer(layer, rows, apart):
         {"widths": (1, 2, 4)},
         {"widths": (2, 3), "dilation": 3},
         {"widths": (3, 5), "stride": 2, "layers": 2},
-        {"widths": (3,), "layers": 3, "dilation": (1, 2, 4), "residual": True, "norm": True},
+        {"widths": (3,), "layers": 3, "dilation": (1, 2, 4), "residual": True, "norm": "after"},
         {"widths": (2,), "layers": 2, "stride": 3, "residual": True},
     ],
     ids=str,

@@ -3,6 +3,8 @@
 B rows   T steps   R steps after the stride   E input width   H hidden width
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,9 +15,14 @@ from weft.errors import UserError
 from weft.protocols import Encoder
 from weft.registry import register
 
+Norm = Literal["none", "before", "after"]
+
 
 class Convolution(nn.Module):
-    """h_i = f(W [x around i] + b), all widths concatenated; + x_i and layer norm on request."""
+    """h_i = f(W [x around i] + b), all widths concatenated; + x_i and layer norm on request.
+
+    The layer norm is before the non-linearity f, or after the sum with x_i.
+    """
 
     def __init__(
         self,
@@ -26,7 +33,7 @@ class Convolution(nn.Module):
         dilation: int,
         activation: str,
         residual: bool,
-        norm: bool,
+        norm: Norm,
     ):
         super().__init__()
         size = hidden * len(widths)
@@ -44,7 +51,8 @@ class Convolution(nn.Module):
         if residual:
             same = input_size == size
             self.shortcut = nn.Identity() if same else nn.Linear(input_size, size, bias=False)
-        self.norm = nn.LayerNorm(size) if norm else nn.Identity()
+        self.pre_norm = nn.LayerNorm(size) if norm == "before" else nn.Identity()
+        self.norm = nn.LayerNorm(size) if norm == "after" else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         channels_first = x.transpose(1, 2)  # (B, E, T)
@@ -52,7 +60,8 @@ class Convolution(nn.Module):
             conv(F.pad(channels_first, margin))
             for conv, margin in zip(self.filters, self.margins, strict=True)
         ]
-        states = self.activation(torch.cat(features, dim=1).transpose(1, 2))  # (B, R, H)
+        sums = torch.cat(features, dim=1).transpose(1, 2)  # (B, R, H)
+        states = self.activation(self.pre_norm(sums))  # (B, R, H)
         if self.shortcut is not None:
             states = states + self.shortcut(x[:, :: self.stride])  # (B, R, H)
         normed: Tensor = self.norm(states)
@@ -65,7 +74,8 @@ class CNN(nn.Module, Encoder):
 
     Window centres lie at steps 0, stride, 2·stride…, so a text of n steps leaves ⌈n/stride⌉ per
     layer, however it was padded; past either end a window sees zeros. `dilation` is one number,
-    or one per layer. With `residual`, h_i = f(W[x around i] + b) + x_i.
+    or one per layer. With `residual`, h_i = f(W[x around i] + b) + x_i. `norm` adds a layer norm
+    (Ba et al. 2016): "before" the non-linearity f, or "after" all of it.
     """
 
     def __init__(
@@ -78,7 +88,7 @@ class CNN(nn.Module, Encoder):
         dilation: int | tuple[int, ...] = 1,
         activation: Activation = "relu",
         residual: bool = False,
-        norm: bool = False,
+        norm: Norm = "none",
         dropout: float = 0.0,
     ):
         super().__init__()
