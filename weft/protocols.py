@@ -567,6 +567,11 @@ class ClassicModel:
     remarks: "Sequence[str]" = ()  # on the last fit, for the log
 
     @property
+    def note(self) -> str:
+        """A note to show beside its metrics, or ""."""
+        return ""
+
+    @property
     def is_seeded(self) -> bool:
         """True if another seed can give another model."""
         return False

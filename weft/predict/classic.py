@@ -72,6 +72,10 @@ class ClassicEngine(Engine):
         self.part.save(folder)
 
     @property
+    def note(self) -> str:
+        return self.part.note
+
+    @property
     def parameters(self) -> int:
         return self.part.parameters()
 

@@ -33,7 +33,7 @@ class InterpolatedFit:
     """A model and the shares behind it."""
 
     model: NGram
-    weights: np.ndarray  # (N + 1,) λ of orders 0 … N where all histories are known
+    weights: np.ndarray  # (N + 1,) λ of orders 0 … N; with buckets, the mean over held-out words
     shares: np.ndarray  # (N, K) μ of orders 1 … N; K is 1 where there is one for all histories
     perplexity: float  # on the held-out text
 
@@ -50,12 +50,13 @@ def estimate_interpolated(
     single, all_ = np.full((counts.order, 1), 0.5), np.where(histories > 0, 0, -1)
     shares, nats = fit_weights(frequencies, all_, single)
     shares = _modest(shares, all_)
-    weights = _weights(shares[:, 0])
+    weights = weights_from_shares(shares[:, 0])
     if buckets:
         # A bucket that held-out text says nothing about keeps the share of its order.
         start = np.repeat(shares, BUCKETS, axis=1)
         shares, nats = fit_weights(frequencies, bucket(histories), start)
         shares = _modest(shares, bucket(histories))
+        weights = _mean_weights(shares, bucket(histories))
     return InterpolatedFit(_model(counts, shares), weights, shares, float(np.exp(nats)))
 
 
@@ -168,10 +169,18 @@ def _model(counts: Counts, shares: np.ndarray) -> NGram:
     )
 
 
-def _weights(shares: np.ndarray) -> np.ndarray:
-    """λ of orders 0 … N from the shares (N,) of orders 1 … N."""
-    out = np.ones(len(shares) + 1)
-    for k, share in enumerate(shares):
-        out[: k + 1] *= 1 - share
-        out[k + 1] = share
+def weights_from_shares(shares: np.ndarray) -> np.ndarray:
+    """Return λ (…, N + 1) of orders 0 … N from the shares (…, N) of orders 1 … N."""
+    out = np.ones((*shares.shape[:-1], shares.shape[-1] + 1))
+    for k in range(shares.shape[-1]):
+        out[..., : k + 1] *= 1 - shares[..., k : k + 1]
+        out[..., k + 1] = shares[..., k]
     return out
+
+
+def _mean_weights(shares: np.ndarray, buckets: np.ndarray) -> np.ndarray:
+    """Return the mean λ (N + 1,) over held-out words whose histories lie in `buckets` (n, N)."""
+    orders = np.arange(len(shares))
+    own = np.where(buckets >= 0, shares[orders, np.maximum(buckets, 0)], 0.0)  # (n, N)
+    mean: np.ndarray = weights_from_shares(own).mean(0)
+    return mean

@@ -3,6 +3,8 @@
 T tokens of a text, with the one that ends it   N the order
 """
 
+import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft import jsonio
 from weft.classic.ngram.counts import Counts, Marks, count
 from weft.classic.ngram.interpolated import estimate_interpolated
 from weft.classic.ngram.kneser_ney import check_limits, kneser_ney
@@ -19,12 +22,14 @@ from weft.classic.weights_io import WEIGHTS, damaged_file_error
 from weft.errors import UserError
 from weft.protocols import ClassicModel, Section
 from weft.registry import register
+from weft.storage import write_text
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tokens.vocabulary import BOS, CLS, MASK, PAD, SEP, UNK
 
 if TYPE_CHECKING:
     from weft.tasks.language import LMVocabulary
 
+LAMBDAS = "interpolation.json"  # the weights of an interpolated model
 CHUNK_TEXTS = 8192  # texts that are scored together
 Rows = Iterable[np.ndarray]  # ids of texts, without the one that ends each
 
@@ -135,9 +140,52 @@ class Interpolated(NGramLM):
     def __init__(self, order: int = 5, buckets: bool = True) -> None:
         super().__init__(order)
         self.buckets = buckets
+        self.weights: np.ndarray = np.zeros(0)  # (N + 1,) λ of orders 0 … N
+        self.shares: np.ndarray = np.zeros((0, 1))  # (N, K) μ of orders 1 … N by bucket
+        self.held_out_perplexity = math.nan
 
     def _estimate_model(self, counts: Counts, held: Rows) -> NGram:
-        return estimate_interpolated(counts, held, self.buckets).model
+        fit = estimate_interpolated(counts, held, self.buckets)
+        self.weights, self.shares = fit.weights, fit.shares
+        self.held_out_perplexity = fit.perplexity
+        return fit.model
+
+    @property
+    def note(self) -> str:
+        """The fitted λ, from the uniform distribution to the longest n-grams."""
+        shown = ", ".join(f"λ{k} {weight:.4g}" for k, weight in enumerate(self.weights))
+        mean = f", mean over held-out words; {LAMBDAS} has each bucket" if self.buckets else ""
+        return f"interpolation weights fitted on held-out text: {shown} (0 is uniform{mean})"
+
+    def save(self, folder: Path) -> None:
+        """Write weights.safetensors and interpolation.json."""
+        super().save(folder)
+        fitted = {
+            "lambdas": self.weights.tolist(),
+            "shares": self.shares.tolist(),
+            "held_out_perplexity": self.held_out_perplexity,
+        }
+        write_text(folder / LAMBDAS, json.dumps(fitted))
+
+    @classmethod
+    def load(cls, folder: Path, settings: Section) -> "Interpolated":
+        """Load what `save` wrote, with the settings it was built with."""
+        part = cls(**settings)
+        part.model = NGram.load(folder)
+        path = folder / LAMBDAS
+        try:
+            saved = jsonio.read(path)
+            part.weights = np.array(saved["lambdas"], np.float64)
+            part.shares = np.array(saved["shares"], np.float64)
+            part.held_out_perplexity = float(saved["held_out_perplexity"])
+        except FileNotFoundError:
+            raise damaged_file_error(cls.kind, path, "the file is missing") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged_file_error(cls.kind, path, repr(error)) from error
+        fits = part.shares.ndim == 2 and part.weights.shape == (len(part.shares) + 1,)
+        if not fits or not np.isfinite(part.weights).all():
+            raise damaged_file_error(cls.kind, path, "its weights do not match its shares")
+        return part
 
 
 @register("classic", "kneser-ney")

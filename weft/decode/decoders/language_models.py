@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
 from weft.decode.decoders.recurrent import Cell, RNNState, build_rnn, unroll
-from weft.embed.activations import check_sizes
+from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.characters import reverse_rows
 from weft.encode import rnn
 from weft.errors import UserError
@@ -34,8 +34,8 @@ class BPTTOutput(NamedTuple):
 class FeedForwardLM(nn.Module, LanguageModelDecoder):
     """The neural probabilistic language model (Bengio et al. 2003).
 
-    The vectors x of the last `context` words give b + W x + U tanh(d + H x); `direct` adds the
-    direct connections W. Zero vectors precede the text.
+    The vectors x of the last `context` words give b + W x + U f(d + H x); f is the `activation`,
+    and `direct` adds the direct connections W. Zero vectors precede the text.
     """
 
     causal, is_stateful = True, True
@@ -49,6 +49,7 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
         direct: bool = False,
         dropout: float = 0.0,
         tied: bool = False,
+        activation: Activation = "tanh",
     ):
         super().__init__()
         where = "decoder 'nnlm'"
@@ -59,6 +60,7 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
         features = hidden + (context * width if direct else 0)
         self.words = OutputLayer(vocabulary_size, width, features, tied)
         self.hidden = nn.Linear(context * width, hidden)
+        self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
 
     def start(self, batch: int, device: torch.device | None = None) -> Tensor:
@@ -73,17 +75,17 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
     def step_features(self, ids: Tensor, state: Tensor) -> tuple[DecoderOutput, Tensor]:
         """Run one step without the output layer, (B, 1, F)."""
         joined = torch.cat([state, ids[:, None]], dim=1)  # (B, C)
-        features, tanh = self._windows(joined)
-        return DecoderOutput(features, tanh, None), joined[:, 1:]
+        features, hidden = self._windows(joined)
+        return DecoderOutput(features, hidden, None), joined[:, 1:]
 
     def carry(self, ids: Padded, state: Tensor | None = None) -> BPTTOutput:
         """Return features of every step, and the last words of each row for the next window."""
         state = self.start(len(ids), ids.data.device) if state is None else state
         joined = torch.cat([state, ids.data], dim=1)  # (B, C-1+T)
-        features, tanh = self._windows(joined)
+        features, hidden = self._windows(joined)
         at = ids.lengths[:, None] + torch.arange(self.context - 1)
         last = joined.gather(1, at.to(joined.device))  # (B, C-1)
-        return BPTTOutput(features, last, tanh, self.dropout(tanh))
+        return BPTTOutput(features, last, hidden, self.dropout(hidden))
 
     def features(self, ids: Padded) -> Tensor:
         """Return features (B, T, F) of every step."""
@@ -101,11 +103,11 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
         else:
             x = vectors.unfold(1, self.context, 1).transpose(2, 3).flatten(2)  # (B, T, C*E)
         x = self.dropout(x)
-        tanh = self.hidden(x).tanh()  # (B, T, H)
-        features = self.dropout(tanh)  # (B, T, H)
+        hidden = self.activation(self.hidden(x))  # (B, T, H)
+        features = self.dropout(hidden)  # (B, T, H)
         if self.direct:
             features = torch.cat([features, x.to(features.dtype)], dim=2)
-        return self.words.narrow(features), tanh
+        return self.words.narrow(features), hidden
 
 
 class RecurrentLMState(NamedTuple):
