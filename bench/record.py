@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 # Options that are paths.
 PLACES = (
     *("--checkpoint", "--data", "--folder", "--corpus", "--lists", "--peers", "--pretrained"),
-    "--vectors",
+    *("--vectors", "--runs", "-o"),
 )
 LIBRARIES = ("weft", "torch", "numpy", "tokenizers", "scikit-learn")
 
@@ -84,7 +84,7 @@ def _command() -> str:
     words = ["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]]
     for i, word in enumerate(words):
         if words[i - 1] in PLACES:
-            words[i] = words[i - 1].removeprefix("--").upper()  # where it lies on this machine
+            words[i] = words[i - 1].lstrip("-").upper()  # where it lies on this machine
         elif word.startswith(tuple(f"{place}=" for place in PLACES)):
             words[i] = f"{word.split('=')[0]}=…"
     return " ".join(words)

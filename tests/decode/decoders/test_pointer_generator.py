@@ -18,6 +18,9 @@ LENGTHS = [3, 2, 7, 0]
 DECODERS = {
     "rnn": lambda: RecurrentDecoder(V, M, width=5, hidden=7),
     "rnn with coverage": lambda: RecurrentDecoder(V, M, width=5, hidden=7, coverage=True),
+    "bahdanau": lambda: RecurrentDecoder(
+        V, M, width=5, hidden=7, attention="bahdanau", coverage=True
+    ),
     "cnn": lambda: ConvolutionalDecoder(V, M, width=5, hidden=7, layers=2),
     "transformer": lambda: Seq2SeqTransformerDecoder(V, M, 4, 2, 2, 5),
 }

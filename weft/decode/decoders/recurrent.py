@@ -1,13 +1,15 @@
 """Recurrent decoder: the source as initial state, at every step, or through attention.
 
 B rows   T steps   S source steps   M width of encoder states   E embedding width
-H hidden width   L layers   V words   F feature width
+H hidden width   L layers   V words   F feature width   G rows of an output MLP
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft import registry
@@ -22,6 +24,7 @@ from weft.protocols import DecoderState, Seq2SeqDecoder
 from weft.registry import register
 
 Cell = Literal["rnn", "gru", "lstm"]
+Readout = Literal["maxout", "tanh", "state"]
 RNNState = tuple[Tensor, Tensor | None]  # hidden state and LSTM cell, each (B, L, H)
 
 
@@ -66,15 +69,63 @@ def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNS
     return out, (hidden.transpose(0, 1), cell.transpose(0, 1))
 
 
+def advance(
+    net: nn.RNNBase, data: Tensor, hidden: Sequence[Tensor], cells: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return hidden states and LSTM cells (B, H) of every layer after one input (B, E)."""
+    after: list[Tensor] = []
+    kept: list[Tensor] = []
+    for layer, weights in enumerate(net.all_weights):
+        if layer and net.dropout:
+            data = F.dropout(data, net.dropout, net.training)
+        before = hidden[layer].to(data.dtype)
+        if cells:
+            data, cell = torch.lstm_cell(data, (before, cells[layer].to(data.dtype)), *weights)
+            kept.append(cell)
+        else:
+            step = torch.gru_cell if isinstance(net, nn.GRU) else torch.rnn_tanh_cell
+            data = step(data, before, *weights)
+        after.append(data)
+    return after, kept
+
+
+class DeepOutput(nn.Module):
+    """The output MLP of Bahdanau et al. (2015): features from state, word and context.
+
+    t̃ = U s_{j-1} + V E y_{j-1} + C c_j + b: "maxout" is the larger of each two rows of t̃, "tanh"
+    is tanh(t̃). "state" is tanh(U s_j + b), of the new state alone.
+    """
+
+    def __init__(self, readout: Readout, width: int, hidden: int, memory_size: int):
+        super().__init__()
+        self.readout = readout
+        rows = 2 * hidden if readout == "maxout" else hidden
+        inputs = hidden if readout == "state" else hidden + width + memory_size
+        self.project = nn.Linear(inputs, rows)
+
+    def forward(self, before: Tensor, after: Tensor, words: Tensor, context: Tensor) -> Tensor:
+        """Return features (B, T, H) of states before and after each step, words and contexts."""
+        if self.readout == "state":
+            features: Tensor = self.project(after).tanh()  # (B, T, H)
+            return features
+        joined = torch.cat([x.to(words.dtype) for x in (before, words, context)], dim=2)
+        rows: Tensor = self.project(joined)  # (B, T, G)
+        return rows.unflatten(2, (-1, 2)).amax(3) if self.readout == "maxout" else rows.tanh()
+
+
 @register("decoder", "rnn")
 class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
     """An Elman, GRU or LSTM decoder.
 
-    The `summary` of the encoder states gives the initial state, s₀ = tanh(W c + b). `source` adds
-    nothing (Sutskever et al. 2014), the summary to every input (Cho et al. 2014), or attention
-    (Luong et al. 2015): state s attends, c is the context, and tanh(W [c; s]) are the features.
-    With `input_feeding` that vector is also part of the next input. With `coverage` the attention
-    score depends on the accumulated attention of each step (See et al. 2017).
+    The `summary` of the encoder states gives the initial state, s₀ = tanh(W c + b); "backward" is
+    the backward direction at the first step. `source` adds nothing (Sutskever et al. 2014), the
+    summary to every input (Cho et al. 2014), or `attention` in one of two orders.
+
+    "luong" (Luong et al. 2015): the new state s_j attends, and tanh(W [c_j; s_j]) are the features.
+    With `input_feeding` that vector is also part of the next input. "bahdanau" (Bahdanau et al.
+    2015): s_{j-1} attends, s_j = cell([E y_{j-1}; c_j], s_{j-1}), and an MLP of state, word and
+    context gives the features; `readout` chooses it. With `coverage` the attention score depends on
+    the accumulated attention of each step (See et al. 2017).
     """
 
     def __init__(
@@ -87,10 +138,12 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         layers: int = 1,
         cell: Cell = "lstm",
         source: Literal["start", "every", "attention"] = "attention",
+        attention: Literal["luong", "bahdanau"] = "luong",
+        readout: Readout = "maxout",
         score: str = "additive",
         input_feeding: bool = False,
         coverage: bool = False,
-        summary: Literal["last", "mean", "max"] = "last",
+        summary: Literal["last", "mean", "max", "backward"] = "last",
         dropout: float = 0.0,
         tied: bool = False,
     ):
@@ -98,31 +151,53 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         where = "decoder 'rnn'"
         check_sizes(where, dropout, width=width, hidden=hidden, layers=layers)
         self.attends = source == "attention"
-        if (input_feeding or coverage) and not self.attends:
-            option = "input_feeding" if input_feeding else "coverage"
+        self.context_first = attention == "bahdanau"
+        needed = {
+            "input_feeding": input_feeding,
+            "coverage": coverage,
+            "attention": self.context_first,
+        }
+        for option in [name for name, wanted in needed.items() if wanted and not self.attends]:
             raise UserError(f"{where}: '{option}' needs source = \"attention\", got {source!r}.")
         if coverage and score != "additive":
             raise UserError(f"{where}: 'coverage' needs score = \"additive\", got {score!r}.")
+        if self.context_first and input_feeding:
+            raise UserError(f"{where}: 'input_feeding' needs attention = \"luong\".")
+        if not self.context_first and readout != "maxout":
+            raise UserError(f"{where}: 'readout' needs attention = \"bahdanau\".")
+        if summary == "backward" and directions != 2:
+            raise UserError(f'{where}: summary = "backward" needs encoder.bidirectional = true.')
         self.every, self.feeds, self.covers = source == "every", input_feeding, coverage
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
-        entering = width + (memory_size if self.every else 0) + (hidden if input_feeding else 0)
+        self.backward_only = summary == "backward"
+        if self.backward_only and directions != 2:
+            raise UserError(f'{where}: summary = "backward" needs encoder.bidirectional = true.')
+        vector_size = memory_size // 2 if self.backward_only else memory_size
+        added = memory_size if self.context_first else vector_size if self.every else 0
+        entering = width + added + (hidden if input_feeding else 0)
         self.net = build_rnn(cell, entering, hidden, layers, dropout)
         self.hidden_size, self.layers, self.kept = hidden, layers, 2 if cell == "lstm" else 1
         sizes = {"input_size": memory_size, "directions": directions}
-        self.summary = registry.build("pool", {"kind": summary}, **sizes)
-        self.first = nn.Linear(memory_size, self.kept * layers * hidden)
+        pool = {"kind": "last" if self.backward_only else summary}
+        self.summary = registry.build("pool", pool, **sizes)
+        self.first = nn.Linear(vector_size, self.kept * layers * hidden)
         self.dropout = nn.Dropout(dropout)
         if self.attends:
             spec = {"kind": score, **({"coverage": True} if coverage else {})}
             sizes = {"query_size": hidden, "memory_size": memory_size}
             self.score = registry.build("score", spec, **sizes)
+        if self.context_first:
+            self.mix: nn.Module = DeepOutput(readout, width, hidden, memory_size)
+        elif self.attends:
             self.mix = nn.Linear(memory_size + hidden, hidden)
 
     def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
         """Return the initial state; with attention, `weights` are always recorded."""
         memory = memory.with_data(memory.data)
         vector = self.summary(memory)[0]  # (B, M)
+        if self.backward_only:
+            vector = vector.chunk(2, dim=1)[1]  # (B, M/2)
         first = self.first(vector).tanh().view(len(memory), self.kept, self.layers, -1)
         hidden = first[:, 0]  # (B, L, H)
         cell = first[:, 1] if self.kept == 2 else None  # (B, L, H)
@@ -159,7 +234,7 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         vectors = self.dropout(self.words.embed(targets.data))  # (B, T, E)
         if not vectors.shape[1]:
             return self._empty_output(vectors, state)
-        if not (self.feeds or self.covers):
+        if self.context_first or not (self.feeds or self.covers):
             return self._forward_steps(vectors, state)[0]
         outputs = []
         for vector in vectors.split(1, dim=1):  # (B, 1, E)
@@ -179,7 +254,9 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
     def _forward_steps(
         self, vectors: Tensor, state: RecurrentState
     ) -> tuple[DecoderOutput, RecurrentState]:
-        """Run one step per vector; with input feeding or coverage only one is allowed."""
+        """Run one step per vector; if Luong's steps feed on each other, only one is allowed."""
+        if self.context_first:
+            return self._forward_bahdanau(vectors, state)
         entering = [vectors]
         if state.vector is not None:
             entering.append(state.vector[:, None].expand(-1, vectors.shape[1], -1))
@@ -190,16 +267,38 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         state = replace(state, hidden=hidden, cell=cell)
         if not self.attends:
             return DecoderOutput(self.words.narrow(self.dropout(out)), out, None), state
-        joined, weights = self._attend(out, state)
-        state = replace(state, weights=weights[:, -1])
+        context, weights = self._attend(out, state)
+        joined = self.mix(torch.cat([context, out.to(context.dtype)], dim=2)).tanh()  # (B, T, H)
+        state = _record(state, weights)
         if state.fed is not None:
             state = replace(state, fed=joined[:, -1])
-        if state.covered is not None:
-            state = replace(state, covered=state.covered + weights[:, -1])
         return DecoderOutput(self.words.narrow(self.dropout(joined)), out, weights), state
 
+    def _forward_bahdanau(
+        self, vectors: Tensor, state: RecurrentState
+    ) -> tuple[DecoderOutput, RecurrentState]:
+        """Run one step per vector: the previous state attends, and the context enters the cell."""
+        hidden = list(state.hidden.unbind(1))
+        cells = [] if state.cell is None else list(state.cell.unbind(1))
+        states, contexts, weights = [hidden[-1].to(vectors.dtype)], [], []
+        for vector in vectors.unbind(1):  # (B, E)
+            context, attended = self._attend(hidden[-1][:, None], state)
+            data = torch.cat([vector, context[:, 0].to(vector.dtype)], dim=1)
+            hidden, cells = advance(self.net, data, hidden, cells)
+            state = _record(state, attended)
+            states.append(hidden[-1])
+            contexts.append(context)
+            weights.append(attended)
+        after = torch.stack(states[1:], 1)  # (B, T, H)
+        before = torch.stack(states[:-1], 1)  # (B, T, H)
+        features = self.mix(before, after, vectors, torch.cat(contexts, 1))  # (B, T, H)
+        cell = torch.stack(cells, 1) if cells else None
+        state = replace(state, hidden=torch.stack(hidden, 1), cell=cell)
+        output = self.words.narrow(self.dropout(features))
+        return DecoderOutput(output, after, torch.cat(weights, 1)), state
+
     def _attend(self, queries: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
-        """Return the attentional vectors (B, T, H) and the weights (B, T, S)."""
+        """Return the contexts (B, T, M) and the weights (B, T, S)."""
         assert state.keys is not None
         assert state.memory is not None
         assert state.mask is not None
@@ -213,10 +312,16 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         weights = masked_softmax(scores, mask[:, None])
         context = weights.to(memory.dtype) @ memory
         context = context.reshape(*queries.shape[:2], context.shape[2])  # (B, T, M)
-        joined = self.mix(torch.cat([context, queries.to(context.dtype)], dim=2)).tanh()
-        return joined, weights.reshape(*queries.shape[:2], weights.shape[2])
+        return context, weights.reshape(*queries.shape[:2], weights.shape[2])
 
     def _empty_output(self, vectors: Tensor, state: RecurrentState) -> DecoderOutput:
         none = vectors.new_zeros(*vectors.shape[:2], self.hidden_size)  # (B, 0, H)
         weights = None if state.weights is None else state.weights[:, None][:, :0]
         return DecoderOutput(self.words.narrow(none), none, weights)
+
+
+def _record(state: RecurrentState, weights: Tensor) -> RecurrentState:
+    """Return the state with the attention (B, 1, S) of its last step, added to the coverage."""
+    last = weights[:, -1]  # (B, S)
+    covered = None if state.covered is None else state.covered + last
+    return replace(state, weights=last, covered=covered)
