@@ -8,6 +8,7 @@ import torch
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
+from weft.encode.cells import FORMULA_CELLS
 
 WIDTH = 6
 LENGTHS = [5, 0, 1, 3]
@@ -30,6 +31,10 @@ VARIANTS = [
     {"kind": "rnn", "hidden": 3, "cell": "gru", "layers": 2, "initial": "trained"},
     {"kind": "rnn", "hidden": 3, "layers": 2, "initial": "trained", "dropout": 0.3},
     {"kind": "rnn", "hidden": 3, "layers": 2, "bidirectional": False, "initial": "trained"},
+    *({"kind": "rnn", "hidden": 3, "cell": cell, "layers": 2} for cell in FORMULA_CELLS),
+    *({"kind": "rnn", "hidden": 3, "cell": cell, "initial": "trained"} for cell in FORMULA_CELLS),
+    {"kind": "rnn", "hidden": WIDTH, "cell": "sum", "bidirectional": False},
+    {"kind": "rnn", "hidden": WIDTH, "cell": "tanh-sum", "bidirectional": False},
     {"kind": "transformer", "hidden": 6, "heads": 3, "norm": "post", "positions": "none"},
     {
         "kind": "transformer",

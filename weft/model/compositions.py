@@ -17,6 +17,8 @@ from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.mlm import MLMHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
+from weft.encode.rnn import Recurrent, RecurrentState
+from weft.errors import UserError
 from weft.protocols import (
     Embedder,
     Encoder,
@@ -163,9 +165,17 @@ class EncoderModel(Model):
     pool: Pool
     pair: Pair | None
 
-    def encode(self, embedded: Padded) -> Padded:
-        """(B, T, E) -> (B, T, H)."""
-        return self.encoder(embedded)
+    def encode(self, embedded: Padded, initial_state: RecurrentState | None = None) -> Padded:
+        """(B, T, E) -> (B, T, H), from the initial state of a recurrent encoder if there is one."""
+        if initial_state is None:
+            return self.encoder(embedded)
+        if not isinstance(self.encoder, Recurrent) or self.traits.is_bi_encoder:
+            raise UserError(
+                "initial_state is for one text and an encoder of kind 'rnn'; this model has "
+                f"{'two texts' if self.traits.is_bi_encoder else 'another encoder'}."
+            )
+        states: Padded = self.encoder(embedded, initial_state)
+        return states
 
     def pool_states(self, states: Padded) -> tuple[Tensor | Padded, Tensor | None]:
         """Pool the states for the head; return the weight of each step where pooling has one."""
@@ -207,9 +217,10 @@ class JointPairModel(TextModel):
 
     pair: Pair
 
-    def encode(self, embedded: Padded) -> Padded:
+    def encode(self, embedded: Padded, initial_state: RecurrentState | None = None) -> Padded:
         """(B, T, E) -> (B, T, H); the pair marks the steps of the second text."""
-        return self.encoder(embedded if embedded.second is None else self.pair(embedded))
+        marked = embedded if embedded.second is None else self.pair(embedded)
+        return super().encode(marked, initial_state)
 
     def run(self, source: Padded) -> ModelOutput:
         if source.second is not None:
@@ -236,10 +247,10 @@ class BiEncoderModel(EncoderModel):
             return super().embed(source)
         return concat_pair(*map(super().embed, source.split_pair()))
 
-    def encode(self, embedded: Padded) -> Padded:
+    def encode(self, embedded: Padded, initial_state: RecurrentState | None = None) -> Padded:
         """(B, T, E) -> (B, T, H), each text by itself."""
-        if embedded.second is None:
-            return self.encoder(embedded)
+        if embedded.second is None or initial_state is not None:
+            return super().encode(embedded, initial_state)
         return concat_pair(*map(self.encoder, embedded.split_pair()))
 
     def pool_states(self, states: Padded) -> tuple[Tensor | Padded, Tensor | None]:

@@ -55,7 +55,9 @@ class RecurrentState(DecoderState):
 
 def build_rnn(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
     """Build unidirectional layers, initialised like the encoders."""
-    return rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
+    net = rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
+    assert isinstance(net, nn.RNNBase)
+    return net
 
 
 def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
