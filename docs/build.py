@@ -9,8 +9,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 PROJECT_PAGES = (
@@ -25,6 +31,36 @@ STYLE = (
     ".node{stroke:#646b75}.sign{font-size:11px;font-weight:600}.said,.label{font-size:11px}"
     ".halo{paint-order:stroke;stroke:#fffdfa;stroke-width:5px;stroke-linejoin:round}"
 )
+DECKS = {
+    "000": "IIT Delhi",
+    "001": "Charles University",
+    "002": "LSTMs and attention",
+    "003": "ENSAE",
+    "004": "Bar-Ilan",
+}
+LECTURE_SECTIONS = {
+    "W": "Words to vectors",
+    "E": "Vectors in context",
+    "A": "Attention",
+    "D": "Vectors to answers",
+    "P": "Pre-train, then fine-tune",
+    "T": "Training and understanding",
+    "N": "Beyond the lectures",
+}
+LECTURES_INTRO = """
+Every model and method of five lectures on neural NLP: the equation on the slide, the file that
+computes it, the command that runs it, and the test that writes the equation out and compares.
+Commands run in an empty folder after these three, which write synthetic data:
+
+```bash
+weft demo --reviews reviews
+weft demo --treebank treebank
+weft demo --pairs pairs
+```
+
+Generated from `docs/lectures.toml`. `tests/test_lectures.py` checks every name in it and runs every
+command.
+""".strip()
 COMMAND = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
 Command = typer.core.TyperCommand | typer.core.TyperGroup
 
@@ -37,6 +73,7 @@ def write_pages(docs: Path) -> list[Path]:
         reference / "recipes.md": format_recipes(),
         reference / "built-in-parts.md": format_parts(),
         reference / "protocols.md": format_protocols(),
+        docs / "concepts" / "lectures.md": format_lectures(),
     }
     for name in PROJECT_PAGES:
         text = (ROOT / f"{name}.md").read_text("utf-8")
@@ -181,6 +218,46 @@ def format_protocols() -> str:
     names = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     parts = [f"::: weft.protocols.{name}\n{options}" for name in names]
     return "\n\n".join(["# Interfaces of parts", intro, *parts]) + "\n"
+
+
+def read_lectures() -> list[dict[str, Any]]:
+    """Return the rows of docs/lectures.toml."""
+    rows: list[dict[str, Any]] = tomllib.loads(
+        (ROOT / "docs" / "lectures.toml").read_text("utf-8")
+    )["row"]
+    return rows
+
+
+def format_lectures() -> str:
+    """Return the page of the lectures: one section a row, with equation, code, command and test."""
+    rows = read_lectures()
+    parts = ["# The lectures in Weft", LECTURES_INTRO]
+    for letter, title in LECTURE_SECTIONS.items():
+        section = [row for row in rows if row["id"].startswith(letter)]
+        lines = [f"| [{row['id']}](#{row['id'].lower()}) | {row['title']} | "
+                 f"{row.get('planned') or row['summary']} |" for row in section]  # fmt: skip
+        table = "\n".join(["| row | | |", "|---|---|---|", *lines])
+        parts += [f"## {title}", table]
+        parts += [part for row in section for part in format_lecture(row)]
+    return "\n\n".join(parts) + "\n"
+
+
+def format_lecture(row: dict[str, Any]) -> list[str]:
+    """Return the paragraphs of one row."""
+    heading = f"### {row['id']} · {row['title']} {{ #{row['id'].lower()} }}"
+    parts = [heading, row["summary"] or f"*Planned.* {row.get('planned', '')}"]
+    if row["equation"]:
+        parts.append(f"```text\n{row['equation'].strip()}\n```")
+    if row["command"]:
+        parts.append(f"```bash\n{row['command'].strip()}\n```")
+    facts = {
+        "decks": ", ".join(DECKS[deck] for deck in row["decks"]),
+        "code": ", ".join(f"`{name}`" for name in row["file"]),
+        "settings": ", ".join(f"`{name}`" for name in row["key"]),
+        "tests": ", ".join(f"`{name}`" for name in row["test"]),
+    }
+    parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items() if value))
+    return parts
 
 
 def escape(cell: str) -> str:

@@ -4,29 +4,26 @@ import html
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from weft import config, registry
-from weft.text.synthetic import digits, translation, treebank
+from tests.fixtures.documented_commands import run_command, settings, shorten_training
+from weft import config
 from weft.text.synthetic.corpora import generate_reviews
 from weft.text.write import write
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r'^( *)```(\w+)(?: title="([^"]+)")?\n(.*?)^\1```', re.M | re.S)
-GENERATED = ("docs/project/", "docs/benchmarks/")  # and four pages of docs/reference
+GENERATED = ("docs/project/", "docs/benchmarks/", "docs/concepts/lectures.md")
 GENERATED += tuple(
     f"docs/reference/{name}.md" for name in ("cli", "recipes", "built-in-parts", "protocols")
 )
 FILE_ENDINGS = {"json", "jsonl", "en", "lo"}  # train.en is a file, not a setting
-SMALL = {"width": 13, "hidden": 12, "buckets": 1009}  # settings, by the end of their names
 
 
 def pages() -> list[str]:
@@ -57,29 +54,9 @@ def runs_code(page: str) -> bool:
 
 
 @pytest.fixture
-def short(monkeypatch):
-    """One epoch of small networks on small synthetic data."""
-    recipe = config.recipe
-
-    def shortened(name):
-        original = recipe(name)
-        changes = {"train.epochs": 1, "train.threads": 1}
-        for key in config.setting_names(original.sections):
-            if key.split(".")[-1] in SMALL and "classic" not in original:
-                changes[key] = SMALL[key.split(".")[-1]]
-        return original.with_values(changes, "test")
-
-    monkeypatch.setattr(config, "recipe", shortened)
-    smaller = partial(treebank.generate_treebank, size=400)
-    monkeypatch.setattr(treebank, "generate_treebank", smaller)
-    monkeypatch.setattr(translation, "write_pairs", partial(translation.write_pairs, size=300))
-    sizes = {"train": 200, "dev": 20, "test": 20}
-    monkeypatch.setattr(digits, "write_digits", partial(digits.write_digits, splits=sizes))
-
-
-@pytest.fixture
-def folder(short, monkeypatch, tmp_path):
+def folder(monkeypatch, tmp_path):
     """A folder with the files that `make demo` writes, shortened."""
+    shorten_training(monkeypatch)
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "demo" / "data"
     data.mkdir(parents=True)
@@ -92,22 +69,6 @@ def folder(short, monkeypatch, tmp_path):
 def saved(tmp_path_factory):
     """A place for models that several pages use."""
     return tmp_path_factory.mktemp("saved")
-
-
-def run_command(line: str, monkeypatch) -> None:
-    from weft.cli.main import app
-
-    words = shlex.split(line, comments=True)
-    while words and re.match(r"[A-Z]+=", words[0]):
-        name, _, value = words.pop(0).partition("=")
-        monkeypatch.setenv(name, os.pathsep.join(filter(None, (value, os.environ.get(name)))))
-        if name == "PYTHONPATH":
-            monkeypatch.syspath_prepend(value)
-    if not words or words[0] == "make":
-        return  # `make` is what runs this test
-    assert words[0] == "weft", line
-    monkeypatch.setattr(sys, "argv", words)
-    app(words[1:], standalone_mode=False)
 
 
 def provide_encoder(page: str, folder: Path, saved: Path, monkeypatch) -> None:
@@ -253,22 +214,6 @@ def test_benchmark_pages_match_the_recorded_results():
 def test_pictures_are_what_the_code_draws(build):
     for name, drawing in build.draw_pictures().items():
         assert (ROOT / "docs" / "pictures" / name).read_text("utf-8") == drawing, name
-
-
-def settings() -> set[str]:
-    """Every setting that some configuration may have, as section.name."""
-    found = set()
-    for kind in registry.FOLDERS:
-        for part in registry.parts(kind).values():
-            found |= {f"{kind}.{option}" for option, _ in part.options}
-    for name in config.recipes(None):
-        full = config.recipe(name)
-        found |= {re.sub(r"\.\d+\.", ".", key) for key in config.setting_names(full.sections)}
-    from weft.run.train import resolve_config
-
-    for name in ("cnn", "seq2seq-attention", "tfidf"):
-        found |= set(config.setting_names(resolve_config(config.recipe(name))))
-    return found
 
 
 def test_settings_that_pages_name_exist():

@@ -14,6 +14,10 @@ def demo(
     output: options.Output = Path("demo"),
     recipes: Annotated[str, typer.Option(help="Comma-separated recipe names.")] = RECIPES,
     seeds: Annotated[int, typer.Option(help="Runs per recipe.")] = 1,
+    reviews: Annotated[
+        Path | None,
+        typer.Option(help="Only write the built-in reviews here, and pairs of them."),
+    ] = None,
     treebank: Annotated[
         Path | None,
         typer.Option(
@@ -32,9 +36,12 @@ def demo(
 ) -> None:
     """Compare recipes on the built-in reviews: leaderboard and report.html, in minutes.
 
-    With --treebank FOLDER, files to try taggers, parsers and networks over trees on; with --pairs
-    FOLDER, sentences to translate; with --digits FOLDER, matrices of vectors to put into words.
+    With --reviews FOLDER, only the reviews; with --treebank FOLDER, files to try taggers, parsers,
+    networks over trees and question answering on; with --pairs FOLDER, sentences to translate;
+    with --digits FOLDER, matrices of vectors to put into words.
     """
+    if reviews is not None:
+        return _write_reviews(reviews, quiet)
     if treebank is not None:
         return _write_treebank(treebank, quiet)
     if pairs is not None:
@@ -43,13 +50,10 @@ def demo(
         return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
     from weft.report.compare import print_summary
-    from weft.text.synthetic.corpora import generate_reviews
-    from weft.text.write import write
+    from weft.text.synthetic.reviews import write_reviews
 
     data = output / "data"
-    data.mkdir(parents=True, exist_ok=True)
-    for split, examples in generate_reviews().items():
-        write(examples, data / f"{split}.tsv")
+    write_reviews(data)
     rows = run(
         [str(data / "train.tsv"), str(data / "test.tsv")],
         output,
@@ -59,6 +63,17 @@ def demo(
         quiet=quiet,
     )
     print_summary(rows, output)
+
+
+def _write_reviews(folder: Path, quiet: bool) -> None:
+    from weft.text.synthetic.reviews import write_reviews
+
+    for path in write_reviews(folder):
+        contents = "pairs that agree or differ" if path.stem.endswith("-pairs") else "reviews"
+        if not quiet:
+            typer.echo(f"{path.name:<16} {contents}")
+    if not quiet:
+        typer.echo(f"next: weft train --recipe cnn --train {folder}/train.tsv -o runs/cnn")
 
 
 def _write_treebank(folder: Path, quiet: bool) -> None:

@@ -25,7 +25,7 @@ from weft.text.synthetic.treebank import (
     write_treebank,
 )
 
-DIGEST = "e9687846a6427fc8757f1380ce2f6916dc783b325e9997ff12c99bf7caa9ae17"
+DIGEST = "2f2d6df03c7399f965b8078c4a19c63ffede7d74b395cdcfff0ea81736c3dc0b"
 
 
 @pytest.fixture(scope="module")
@@ -254,3 +254,15 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "a").write_text("x")
     with pytest.raises(UserError, match=r"is a file\. Pass a folder"):
         write_treebank(tmp_path / "a")
+
+
+def test_questions_have_one_answer_in_their_sentence(tmp_path):
+    write_treebank(tmp_path, generate_treebank(size=200))
+    rows = (tmp_path / "train.tsv").read_text("utf-8").splitlines()
+    assert rows[0] == "question\tcontext\tanswer\tanswer_start"
+    assert len(rows) > 20
+    for row in rows[1:]:
+        _, context, answer, start = row.split("\t")
+        assert context[int(start) : int(start) + len(answer)] == answer
+    pairs = [tuple(row.split("\t")[:2]) for row in rows[1:]]
+    assert len(pairs) == len(set(pairs))

@@ -8,10 +8,12 @@ a sum of word weights too; the plain rest is easy for every model.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from weft.text.example import Example
+from weft.text.write import write_generated
 
 Option = TypeVar("Option")
 
@@ -141,6 +143,26 @@ def generate_reviews(seed: int = 0, size: int = SIZE) -> dict[str, list[Example]
     writer = _ReviewWriter(seed)
     sizes = {"train": size * 6 // 9, "dev": size // 9, "test": size - size * 6 // 9 - size // 9}
     return {split: writer.split(split, count) for split, count in sizes.items()}
+
+
+def write_reviews(folder: Path, parts: dict[str, list[Example]] | None = None) -> list[Path]:
+    """Write the reviews of each split, and pairs of them that agree or differ."""
+    files = {}
+    for split, reviews in (parts or generate_reviews()).items():
+        rows = [f"{one.text}\t{one.label}\t{one.id}\n" for one in reviews]
+        files[f"{split}.tsv"] = "".join(["text\tlabel\tid\n", *rows]).encode()
+        files[f"{split}-pairs.tsv"] = "".join(_pair_rows(reviews, split)).encode()
+    return write_generated(folder, files)
+
+
+def _pair_rows(reviews: Sequence[Example], split: str) -> Iterator[str]:
+    draw = random.Random(f"pairs {split}")
+    yield "sentence1\tsentence2\tlabel\n"
+    for one in reviews:
+        # Only `random()` is guaranteed to be the same in every version of Python.
+        other = reviews[int(draw.random() * len(reviews))]
+        label = "agree" if one.label == other.label else "differ"
+        yield f"{one.text}\t{other.text}\t{label}\n"
 
 
 def find_twins(examples: Iterable[Example]) -> list[tuple[Example, Example]]:

@@ -24,7 +24,10 @@ KINDS = {  # file ending: contents
     "ptb": "constituents in brackets",
     "trees": "the sentiment of every phrase, 0 to 4",
     "txt": "the plain texts",
+    "tsv": "questions about the names, each with a sentence and the answer in it",
 }
+HEADERS = {"tsv": "question\tcontext\tanswer\tanswer_start\n"}
+QUESTIONS = {"PER": "Who is it about?", "LOC": "Where is it?", "ORG": "Which firm is it about?"}
 _NO_SPACE_BEFORE = (".", ",", "?", "n't", "'s")  # no space before these
 _MAX_SENTIMENT = 2
 
@@ -86,6 +89,8 @@ class SyntheticSentence:
             tags = schemes.spans_to_tags(self.entities, len(self.forms), "IOB2")
             rows = (f"{form}\t{tag}" for form, tag in zip(self.forms, tags, strict=True))
             return "\n".join([f"# sent_id = {self.id}", *rows, "", ""])
+        if kind == "tsv":
+            return "".join(self._questions())
         formatters = {
             "jsonl": lambda: format_spans(self.span_text),
             "ptb": lambda: trees.format(self.tree),
@@ -93,6 +98,14 @@ class SyntheticSentence:
             "txt": lambda: self.text,
         }
         return formatters[kind]() + "\n"
+
+    def _questions(self) -> Iterator[str]:
+        """Yield one line per type of name that occurs exactly once."""
+        spans = self.span_text.spans
+        for span in spans:
+            if sum(other.label == span.label for other in spans) == 1:
+                cells = (QUESTIONS[span.label], self.text, self.text[span.start : span.end])
+                yield "\t".join((*cells, str(span.start))) + "\n"
 
 
 def generate_treebank(seed: int = 0, size: int = SIZE) -> dict[str, list[SyntheticSentence]]:
@@ -113,7 +126,9 @@ def write_treebank(
     """Write the files of each kind; existing files with other contents are an error."""
     parts = parts or generate_treebank()
     texts = {
-        f"{split}.{kind}": "".join(sentence.format_as(kind) for sentence in sentences).encode()
+        f"{split}.{kind}": "".join(
+            [HEADERS.get(kind, ""), *(sentence.format_as(kind) for sentence in sentences)]
+        ).encode()
         for kind in KINDS
         for split, sentences in parts.items()
     }
