@@ -10,7 +10,7 @@ from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
 from weft.batch.padded import concat_pair
-from weft.encode.pair.bi_encoder import PairFeatures, check_segment_marks
+from weft.encode.pair.bi_encoder import check_segment_marks
 from weft.errors import UserError
 from weft.protocols import Pair
 
@@ -24,7 +24,6 @@ APART = [
 VARIANTS = [
     {"kind": "decomposable", "hidden": 7, "layers": 1, "intra": True, "distances": 2},
     {"kind": "decomposable", "hidden": 7, "null": False},
-    {"kind": "towers", "combine": "bilinear"},
 ]
 CASES = [{"kind": name, **SMALL.get(name, {})} for name in APART] + VARIANTS
 
@@ -118,22 +117,6 @@ def test_shape_comments_are_true():
 def test_the_defaults_work(kind):
     first, _ = build({"kind": kind})(*sample())
     assert first.data.isfinite().all()
-
-
-def test_two_vectors_are_combined_in_four_ways():
-    x, y = torch.randn(2, 3, 4).unbind()
-    every = PairFeatures(4, "concat")(x, y)
-    assert torch.equal(every, torch.cat([x, y, (x - y).abs(), x * y], 1))
-    bilinear = PairFeatures(4, "bilinear").requires_grad_(False)
-    for i in range(3):
-        a, b = x[i].tolist(), y[i].tolist()
-        dot = sum(p * q for p, q in zip(a, b, strict=True))
-        assert float(PairFeatures(4, "dot")(x, y)[i]) == pytest.approx(dot, abs=1e-5)
-        length = math.sqrt(sum(p * p for p in a) * sum(q * q for q in b))
-        assert float(PairFeatures(4, "cosine")(x, y)[i]) == pytest.approx(dot / length, abs=1e-5)
-        W = bilinear.weight.tolist()
-        form = sum(a[j] * W[j][k] * b[k] for j in range(4) for k in range(4))
-        assert float(bilinear(x, y)[i]) == pytest.approx(form, abs=1e-5)
 
 
 def softmax(values):
@@ -244,5 +227,5 @@ def test_joint_marks_the_second_text():
 def test_bad_options_are_refused():
     with pytest.raises(UserError, match="'distances' should be 0 or more"):
         build({"kind": "decomposable", "distances": -1})
-    with pytest.raises(UserError, match="'combine' should be one of 'concat', 'dot'"):
-        build({"kind": "towers", "combine": "sum"})
+    with pytest.raises(UserError, match="pair 'sum'"):
+        build({"kind": "sum"})

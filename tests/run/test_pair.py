@@ -49,10 +49,10 @@ def test_every_recipe_learns_a_few_pairs_by_heart(name, tmp_path):
         np.testing.assert_allclose(a.scores, b.scores, atol=1e-6)
 
 
-@pytest.mark.parametrize("combine", ["concat", "dot", "bilinear", "cosine"])
-def test_scores_in_the_users_unit(combine, tmp_path):
+@pytest.mark.parametrize("kind", ["towers", "dot", "bilinear", "cosine"])
+def test_scores_in_the_users_unit(kind, tmp_path):
     rows = [Example(e.text, "5.0" if e.label == "same" else "1.5", other=e.other) for e in pairs()]
-    changes = {"task__kind": "pair-score", "pair__combine": combine, "train__epochs": 25}
+    changes = {"task__kind": "pair-score", "pair__kind": kind, "train__epochs": 25}
     changes |= {"train__learning_rate": 0.02}
     given = settings("towers", **changes)
     outcome = run(given, tmp_path, splits=Splits(source(rows), source(rows)), quiet=True)

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from safetensors.torch import save_file
 
+from weft import registry
 from weft.config import Sections
 from weft.convert import gpt2, sentence_transformers
 from weft.convert import tokenizer as tokenizers
@@ -77,7 +78,7 @@ def export_checkpoint(
         return _export_lm(state, config, tokenizer)
     spec = _single_embedder(config)
     note = ""
-    if config.get("pair", {}).get("kind") == "towers":
+    if "pair" in config and registry.find("pair", config["pair"]["kind"]).has_text_vectors:
         state, config, note = _sentence_encoder(state, config, spec)
         space = {}
     family, head = _detect_family(spec, config), _detect_head(config, state, spec)

@@ -3,8 +3,6 @@
 B rows   T steps of both texts   E embedding width   H width of a text's vector
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,8 +11,6 @@ from weft.batch import Padded
 from weft.errors import UserError
 from weft.protocols import Pair, PairJoin
 from weft.registry import register
-
-Combine = Literal["concat", "dot", "bilinear", "cosine"]
 
 
 @register("pair", "joint")
@@ -40,50 +36,16 @@ class JointEncoder(nn.Module, Pair):
         return x.with_data(marked)
 
 
-@register("pair", "towers")
-class BiEncoder(nn.Module, Pair):
-    """Each text becomes one vector, by the same network; then the two are combined.
-
-    "concat" is [x; y; |x − y|; x ⊙ y] (Conneau et al. 2017); "dot" x·y, "bilinear" x W y and
-    "cosine" are one number each.
-    """
-
-    encodes_separately = True
-    has_text_vectors = True
-
-    def __init__(self, input_size: int, combine: Combine = "concat"):
-        super().__init__()
-        self.output_size = input_size
-        self.combine = combine
-
-    def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
-        """The states of two texts as they are: they do not look at each other."""
-        return first, second
-
-    def join(self, width: int) -> PairJoin:
-        """Return the module that combines two pooled vectors."""
-        return PairFeatures(width, self.combine)
-
-
 class PairFeatures(nn.Module, PairJoin):
-    """Two vectors (B, H) -> the pair features of a classifier."""
+    """Two vectors (B, H) -> [x; y; |x − y|; x ⊙ y] (Conneau et al. 2017)."""
 
-    def __init__(self, width: int, combine: Combine):
+    def __init__(self, width: int):
         super().__init__()
-        self.combine = combine
-        self.output_size = 4 * width if combine == "concat" else 1
-        if combine == "bilinear":
-            self.weight = nn.Parameter(torch.empty(width, width))
-            nn.init.xavier_uniform_(self.weight)
+        self.output_size = 4 * width
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        if self.combine == "concat":
-            every = torch.cat([x, y, (x - y).abs(), x * y], dim=1)  # (B, 4*H)
-            return every
-        if self.combine == "cosine":
-            return F.cosine_similarity(x, y, dim=1)[:, None]
-        turned = x @ self.weight if self.combine == "bilinear" else x  # (B, H)
-        return (turned * y).sum(1, keepdim=True)
+        every = torch.cat([x, y, (x - y).abs(), x * y], dim=1)  # (B, 4*H)
+        return every
 
 
 class Concat(nn.Module, PairJoin):
@@ -96,6 +58,110 @@ class Concat(nn.Module, PairJoin):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         both = torch.cat([x, y], dim=1)  # (B, 2*H)
         return both
+
+
+class DotProduct(nn.Module, PairJoin):
+    """Two vectors (B, H) -> one number, x·y."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output_size = 1
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return (x * y).sum(1, keepdim=True)
+
+
+class BilinearForm(nn.Module, PairJoin):
+    """Two vectors (B, H) -> one number, x W y."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output_size = 1
+        self.weight = nn.Parameter(torch.empty(width, width))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        turned = x @ self.weight  # (B, H)
+        return (turned * y).sum(1, keepdim=True)
+
+
+class CosineSimilarity(nn.Module, PairJoin):
+    """Two vectors (B, H) -> one number, the cosine of their angle."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.output_size = 1
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return F.cosine_similarity(x, y, dim=1)[:, None]
+
+
+@register("pair", "towers")
+class BiEncoder(nn.Module, Pair):
+    """Each text becomes one vector, by the same network; then [x; y; |x − y|; x ⊙ y]."""
+
+    encodes_separately = True
+    has_text_vectors = True
+
+    def __init__(self, input_size: int):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
+        """The states of two texts as they are: they do not look at each other."""
+        return first, second
+
+    def join(self, width: int) -> PairJoin:
+        """Return the module that combines two pooled vectors."""
+        return PairFeatures(width)
+
+
+@register("pair", "concat")
+class ConcatTowers(BiEncoder):
+    """Each text becomes one vector, as in 'towers'; then [x; y]."""
+
+    def __init__(self, input_size: int):
+        super().__init__(input_size)
+
+    def join(self, width: int) -> PairJoin:
+        """Return the module that combines two pooled vectors."""
+        return Concat(width)
+
+
+@register("pair", "dot")
+class DotTowers(BiEncoder):
+    """Each text becomes one vector, as in 'towers'; then the number x·y."""
+
+    def __init__(self, input_size: int):
+        super().__init__(input_size)
+
+    def join(self, width: int) -> PairJoin:
+        """Return the module that combines two pooled vectors."""
+        return DotProduct(width)
+
+
+@register("pair", "bilinear")
+class BilinearTowers(BiEncoder):
+    """Each text becomes one vector, as in 'towers'; then the number x W y."""
+
+    def __init__(self, input_size: int):
+        super().__init__(input_size)
+
+    def join(self, width: int) -> PairJoin:
+        """Return the module that combines two pooled vectors."""
+        return BilinearForm(width)
+
+
+@register("pair", "cosine")
+class CosineTowers(BiEncoder):
+    """Each text becomes one vector, as in 'towers'; then the number cos(x, y)."""
+
+    def __init__(self, input_size: int):
+        super().__init__(input_size)
+
+    def join(self, width: int) -> PairJoin:
+        """Return the module that combines two pooled vectors."""
+        return CosineSimilarity(width)
 
 
 def check_segment_marks(pair: nn.Module, framed: bool) -> None:
