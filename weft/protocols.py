@@ -197,6 +197,8 @@ class Head:
     is_stateful: bool = False  # a language model that carries its state from window to window
     sync_free: bool = False  # training never waits for the device, if rows are full
     fitted: bool = False  # by a solver on fixed vectors, not by gradient descent
+    # Losses of labels (`Task.loss_kind`) that it can be trained with.
+    losses: "tuple[str, ...]" = ("cross-entropy", "margin", "margin-sum")
     extended_vocab_start: int = 0  # first id of a copied source word; 0: copies none
     max_target_length: int | None = None  # longest target text
     note: str = ""  # a caveat about the metrics
@@ -451,6 +453,7 @@ class Task(Generic[Space]):
     record: bool = False  # inputs are records: slots and values
     multi_label: bool = False  # an answer is a set of labels
     smoothing: float = 0.0  # label smoothing
+    loss_kind: str = "cross-entropy"  # of labels: cross-entropy, or a margin
     lines: bool = True  # every line of raw text is a text of its own
     has_threshold: bool = False  # `tune` has something to decide
     has_references: bool = False  # the metric compares with `find_reference`, not with `target`
@@ -518,6 +521,10 @@ class Task(Generic[Space]):
     def answers(self, scores: Scores, space: Space) -> "list[Answer]":
         """Return the answer of each input."""
         raise NotImplementedError
+
+    def note(self, space: Space) -> str:
+        """Return a note on its answers, or ""."""
+        return ""
 
     def predict_targets(self, scores: Scores, space: Space) -> "np.ndarray | Sequence[object]":
         """Return the answers in the form that the metric compares."""

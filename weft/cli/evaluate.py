@@ -100,7 +100,7 @@ def evaluate(
             watch=count,
             on_example=None if mistakes is None else _error_callback(predictor, mistakes),
         )
-    for line in (*filter(None, [predictor.engine.note]), *tally.lines()):
+    for line in (*filter(None, [predictor.note]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
     found = measure.compute()
     if not any(figure.n for figure in found.values()):

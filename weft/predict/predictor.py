@@ -91,6 +91,11 @@ class Predictor:
         return self.task.is_structured
 
     @property
+    def note(self) -> str:
+        """Notes on the metrics and answers of the model, or ""."""
+        return "; ".join(filter(None, [self.engine.note, self.task.note(self.space)]))
+
+    @property
     def pairs(self) -> bool:
         """True if its inputs are pairs of texts."""
         return self.task.pairs

@@ -135,6 +135,12 @@ class ClassicRun:
                 else f"classic '{kind}' reads two texts. Set task.kind to 'pair-classify' or "
                 "'pair-score'."
             )
+        if self.task.loss_kind != "cross-entropy":
+            hint = ": classic.classifier = 'svm' has a margin" if kind.startswith("tfidf") else ""
+            raise UserError(
+                f"task.loss is for networks; classic '{kind}' has a loss of its own{hint}. Remove "
+                "task.loss."
+            )
         if self.part.is_structured and not isinstance(self.task, Tag):
             raise UserError(f"classic '{kind}' tags words. Set task.kind to 'tag'.")
         if self.is_structured and not self.part.is_structured:

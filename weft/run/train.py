@@ -262,7 +262,7 @@ def _evaluate_and_save(
         words = ", ".join(f"{m} {f.value:.4f} [{f.low:.4f}, {f.high:.4f}]" for m, f in shown)
         logger.info(f"{name} {words} on {main.n}")
         logger.event(name, **{k: f.value for k, f in results[name].items()})
-    message = (splits.note(), training["rising"], predictor.engine.note)
+    message = (splits.note(), training["rising"], predictor.note)
     notes = [*filter(None, message), *tally.lines()]
     if all(source is None or _is_empty(source) for source in (splits.dev, splits.test)):
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
@@ -437,6 +437,12 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
         raise UserError(
             f"The head '{head}' {message}, not '{kind}'. Set head.kind to '{task.head}', or "
             "task.kind to another."
+        )
+    losses = registry.find("head", head).losses
+    if task.loss_kind not in losses:
+        raise UserError(
+            f"The head '{head}' cannot be trained with task.loss = '{task.loss_kind}'. Known: "
+            f"{', '.join(losses)}."
         )
     if by_word != (pool == "none"):
         fix = "set pool.kind to 'none'" if by_word else "choose another pool than 'none'"

@@ -17,6 +17,7 @@ from weft.jsonio import JsonObject
 from weft.metrics import ClassificationMetric, MultiLabelMetric
 from weft.protocols import LabelSpace, Saved, Section, Task
 from weft.registry import register
+from weft.tasks.calibration import LossKind, check_loss, fit_scale, sigmoid, softmax
 from weft.tasks.task import (
     Answer,
     LabelCheck,
@@ -44,6 +45,7 @@ class ClassSpace(LabelSpace):
 
     entries: tuple[str, ...] = field()
     threshold: float = 0.5  # several labels: those at least this probable are predicted
+    scale: float = 1.0  # of margins, so that their softmax or sigmoid is a probability
 
     @property
     def size(self) -> int:
@@ -54,12 +56,18 @@ class ClassSpace(LabelSpace):
         return {entry: i for i, entry in enumerate(self.entries)}
 
     def to_json(self) -> JsonObject:
-        return {"entries": list(self.entries), "threshold": self.threshold}
+        saved: JsonObject = {"entries": list(self.entries), "threshold": self.threshold}
+        return saved if self.scale == 1 else {**saved, "scale": self.scale}
 
 
 @register("task", "classify")
 class Classify(Task[ClassSpace]):
     """One label a text, or several (`multi_label = true`).
+
+    `loss` is cross-entropy, or a margin: the right label must beat the strongest wrong one by 1
+    ("margin", Crammer and Singer 2001) or each of them ("margin-sum", Weston and Watkins 1999); of
+    several labels, each is a hinge of its own. Margins are no log-probabilities: one scale, fitted
+    on dev, makes probabilities of them.
 
     `auxiliary` weighs the loss of the language model that it starts from, which goes on to learn
     (Radford et al. 2018).
@@ -68,16 +76,21 @@ class Classify(Task[ClassSpace]):
     head = "linear"
 
     def __init__(
-        self, multi_label: bool = False, label_smoothing: float = 0.0, auxiliary: float = 0.0
+        self,
+        multi_label: bool = False,
+        label_smoothing: float = 0.0,
+        auxiliary: float = 0.0,
+        loss: LossKind = "cross-entropy",
     ) -> None:
         if not 0 <= label_smoothing < 1:
             raise UserError(
                 f"task 'classify': label_smoothing is {label_smoothing}; it goes from 0 to below 1."
             )
-        self.multi_label = multi_label
+        check_loss("task 'classify'", loss, label_smoothing, multi_label)
+        self.multi_label, self.loss_kind = multi_label, loss
         self.smoothing, self.auxiliary = label_smoothing, check_auxiliary(auxiliary)
         self.metric = "micro_f1" if multi_label else "accuracy"
-        self.has_threshold = multi_label
+        self.has_threshold = multi_label or loss != "cross-entropy"
 
     @staticmethod
     def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
@@ -107,11 +120,14 @@ class Classify(Task[ClassSpace]):
 
     def load_space(self, saved: Saved) -> ClassSpace:
         try:
-            space = ClassSpace(tuple(map(str, saved["entries"])), float(saved["threshold"]))
+            scale = float(saved.get("scale", 1.0))
+            space = ClassSpace(tuple(map(str, saved["entries"])), float(saved["threshold"]), scale)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The saved labels are damaged: {error!r}. Train again.") from error
         if len(space.index) < max(2, space.size):
             raise UserError("The saved labels are damaged: too few or repeated. Train again.")
+        if not 0 < scale < math.inf:
+            raise UserError(f"The saved labels are damaged: scale {scale}. Train again.")
         return space
 
     def target(self, example: Example, space: ClassSpace) -> np.ndarray | int:
@@ -126,7 +142,7 @@ class Classify(Task[ClassSpace]):
         return row
 
     def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
-        """Return cross-entropy, or binary cross-entropy summed over the labels, and the texts."""
+        """Return cross-entropy or hinge loss, summed over the labels if several, and the texts."""
         loss = self._label_loss(without_auxiliary(scores), batch)
         return add_auxiliary_loss(loss, scores, self.auxiliary)
 
@@ -134,7 +150,9 @@ class Classify(Task[ClassSpace]):
         from torch.nn import functional as F
 
         scores = scores.float()  # (n, C)
-        if self.multi_label:
+        if self.loss_kind != "cross-entropy":
+            total = self._margin_loss(scores, batch.target)
+        elif self.multi_label:
             wanted = batch.target.float() * (1 - self.smoothing) + self.smoothing / 2
             total = F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
         else:
@@ -143,13 +161,26 @@ class Classify(Task[ClassSpace]):
             )
         return Loss(total, len(scores))
 
+    def _margin_loss(self, scores: "Tensor", target: "Tensor") -> "Tensor":
+        from weft.decode.margin_losses import binary_margin_loss, margin_loss
+
+        if self.multi_label:
+            return binary_margin_loss(scores, target).sum()
+        return margin_loss(scores, target, self.loss_kind == "margin-sum").sum()
+
+    def note(self, space: ClassSpace) -> str:
+        if self.loss_kind == "cross-entropy":
+            return ""
+        fitted = "fitted on dev" if space.scale != 1 else "not calibrated without dev examples"
+        return f"probabilities are of margins × {space.scale:.3g}, {fitted}"
+
     def answers(self, scores: np.ndarray, space: ClassSpace) -> list[Answer]:
         """Return the best label and its probability, or a set of labels, which may be empty.
 
         A set is ordered by probability; its score is the probability that exactly this set is
         right if the labels are independent.
         """
-        probs = self.probabilities(scores)  # (n, C)
+        probs = self.probabilities(scores, space)  # (n, C)
         if self.multi_label:
             return [_answer_label_set(row, space) for row in probs]
         best = probs.argmax(1)
@@ -162,28 +193,27 @@ class Classify(Task[ClassSpace]):
         """Return the best label's index (n,), or rows of zeros and ones (n, C)."""
         predicted: np.ndarray
         if self.multi_label:
-            predicted = (self.probabilities(scores) >= space.threshold).astype(np.int64)
+            predicted = (self.probabilities(scores, space) >= space.threshold).astype(np.int64)
         else:
             predicted = scores.argmax(1)
         return predicted
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def probabilities(self, scores: np.ndarray, space: ClassSpace) -> np.ndarray:
         """Return scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
-        scores = np.asarray(scores, dtype=np.float64)
-        probs: np.ndarray
-        if self.multi_label:
-            probs = np.exp(-np.logaddexp(0, -scores))
-            return probs
-        raised: np.ndarray = np.exp(scores - scores.max(1, keepdims=True))
-        probs = raised / raised.sum(1, keepdims=True)
-        return probs
+        scores = np.asarray(scores, dtype=np.float64) * space.scale
+        return sigmoid(scores) if self.multi_label else softmax(scores)
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
-        """Set the threshold of several labels with the best micro-F1 on held-out scores."""
+        """Fit the scale of margins and the threshold of several labels on held-out scores.
+
+        The threshold is the one with the best micro-F1.
+        """
+        if self.loss_kind != "cross-entropy":
+            space = replace(space, scale=fit_scale(scores, targets))
         if not self.multi_label or not np.any(targets):
             return space
-        threshold = best_threshold(self.probabilities(scores).ravel(), np.ravel(targets) > 0)
-        return replace(space, threshold=threshold)
+        probs = self.probabilities(scores, space)
+        return replace(space, threshold=best_threshold(probs.ravel(), np.ravel(targets) > 0))
 
     def build_metric(self, space: ClassSpace) -> ClassificationMetric | MultiLabelMetric:
         return (

@@ -3,6 +3,7 @@
 from weft.errors import UserError
 from weft.protocols import Space, Task
 from weft.registry import register
+from weft.tasks.calibration import LossKind
 from weft.tasks.classify import Classify, ClassSpace
 from weft.tasks.regress import LabelScale, Regress
 from weft.text.example import Example, SkipCounter
@@ -38,9 +39,13 @@ class PairClassify(TextPairTask[ClassSpace], Classify):
     """One label for two texts (inference, paraphrase), or several (`multi_label = true`)."""
 
     def __init__(
-        self, multi_label: bool = False, label_smoothing: float = 0.0, auxiliary: float = 0.0
+        self,
+        multi_label: bool = False,
+        label_smoothing: float = 0.0,
+        auxiliary: float = 0.0,
+        loss: LossKind = "cross-entropy",
     ) -> None:
-        super().__init__(multi_label, label_smoothing, auxiliary)
+        super().__init__(multi_label, label_smoothing, auxiliary, loss)
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """Return the example, or raise a UserError without two texts and an agreed label."""

@@ -6,6 +6,7 @@ T words   K columns
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +17,19 @@ from weft.metrics.value import MetricValue
 from weft.protocols import Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
+from weft.tasks.calibration import LossKind
 from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, require_annotations
-from weft.tasks.task import Answer, StructuredTask
+from weft.tasks.task import Answer, Loss, StructuredTask
 from weft.text.annotation import schemes
 from weft.text.annotation.spans import align_tags
 from weft.text.example import TAG_COLUMN, CharSpans, Example, SkipCounter, WordAnnotations
 from weft.tokens.pretokenizer import word_spans
 
+if TYPE_CHECKING:
+    from weft.batch import LabelledBatch
+    from weft.decode.heads.tag import TagOutput
+
+UNCALIBRATED_NOTE = "margins are no log-probabilities: the probabilities of tags are not calibrated"
 INSPECTED_SENTENCES = 1000  # sentences whose tags say whether they mark spans
 
 
@@ -47,6 +54,8 @@ class Tag(StructuredTask[TagSpace]):
     spans are what is answered and measured; `invalid` tags are repaired as conlleval reads them,
     or an error. The model learns spans in the marks of `learn`, whatever those of the file are:
     to tell where a span ends and which are of one word helps it (CoNLL-2000: 93.5 to 93.6 F1).
+    `loss` is cross-entropy or a margin, as in 'classify'; a CRF's is structured: the gold sequence
+    must beat every other by as many points as they differ in words (Taskar et al. 2003).
     """
 
     head = "tags"
@@ -57,12 +66,13 @@ class Tag(StructuredTask[TagSpace]):
         scheme: str = "",
         invalid: str = "repair",
         learn: str = "BIOES",
+        loss: LossKind = "cross-entropy",
     ) -> None:
         self.columns = tuple(columns)
         self.scheme = schemes.canonical_scheme(scheme) if scheme else ""
         if invalid not in ("error", "repair"):
             raise unknown_name("way with invalid tags", invalid, ("error", "repair"), "task 'tag'")
-        self.invalid = invalid
+        self.invalid, self.loss_kind = invalid, loss
         self.learn = schemes.canonical_scheme(learn) if learn else self.scheme
         one = metric_name(self.columns[0]) if self.columns else "tag"
         self.metric = "f1" if self.scheme else one if len(self.columns) < 2 else "all"
@@ -152,6 +162,13 @@ class Tag(StructuredTask[TagSpace]):
         if space.scheme:
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
+
+    def loss(self, scores: "TagOutput", batch: "LabelledBatch") -> Loss:  # type: ignore[override]  # a head's own
+        """Return the summed loss of the tags, and the words."""
+        return Loss(*scores.loss(batch.target, self.loss_kind))
+
+    def note(self, space: TagSpace) -> str:
+        return "" if self.loss_kind == "cross-entropy" else UNCALIBRATED_NOTE
 
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """Return the tags of each text or, with a scheme, the spans with their offsets."""

@@ -6,6 +6,8 @@ The tradition of the CoNLL-2000 chunkers (Sha and Pereira 2003): words, tags and
 import re
 from collections.abc import Sequence
 
+from weft.classic.crf.patterns import recognise
+
 REACH = 2  # columns are seen this many places to the left and to the right
 AFFIX = 4  # longest beginning and ending of a word that is a feature
 OUTSIDE = "∅"  # in place of a column before the first or after the last word
@@ -13,11 +15,13 @@ RUNS = re.compile(r"(.)\1+")
 DIGITS = re.compile(r"\d")
 
 
-def features(sentence: Sequence[Sequence[str]]) -> list[list[str]]:
+def features(sentence: Sequence[Sequence[str]], patterns: bool = False) -> list[list[str]]:
     """Features of each word of a sentence, from its columns: the word, then tags where known.
 
     Every column is seen alone and in pairs of neighbours, tags in threes too. A feature is a
-    string that names column, place and length before its value, as in `0[-1]1=the`.
+    string that names column, place and length before its value, as in `0[-1]1=the`. With
+    `patterns`, e-mail addresses, URLs, phone numbers and numbers within reach are features by
+    kind, as in `pattern[-1]=email`.
     """
     columns = list(zip(*sentence, strict=True))
     seen: list[list[str]] = [[] for _ in sentence]
@@ -27,7 +31,17 @@ def features(sentence: Sequence[Sequence[str]]) -> list[list[str]]:
         _window(seen, "low", [word.lower() for word in columns[0]], longest=1)
         for own, word in zip(seen, columns[0], strict=True):
             own += word_shape_features(word)
+        if patterns:
+            _add_patterns(seen, columns[0])
     return seen
+
+
+def _add_patterns(seen: list[list[str]], words: Sequence[str]) -> None:
+    """Add the kind of each word that a pattern recognises to the words within reach."""
+    for place, kind in enumerate(map(recognise, words)):
+        if kind:
+            for at in range(max(place - REACH, 0), min(place + REACH + 1, len(words))):
+                seen[at].append(f"pattern[{place - at}]={kind}")
 
 
 def _window(seen: list[list[str]], name: str, column: Sequence[str], longest: int) -> None:

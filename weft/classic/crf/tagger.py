@@ -41,8 +41,9 @@ class Tagger(ClassicModel):
     `columns` are features as well, such as parts of speech for chunking: by name or number, "*" for
     all others of a column file with few enough values. The default is none: an annotator's name or
     a sentence number would be learned too. If a text lacks them, they are tagged first, each by a
-    CRF. `l1` and `l2` are penalties on the weights; features that occur fewer than `min_count`
-    times are ignored.
+    CRF. `patterns` adds the kinds of words that a pattern recognises, such as e-mail addresses,
+    URLs, phone numbers and numbers. `l1` and `l2` are penalties on the weights; features that occur
+    fewer than `min_count` times are ignored.
     """
 
     kind = "crf"
@@ -55,8 +56,9 @@ class Tagger(ClassicModel):
         l2: float = 1.0,
         min_count: int = 1,
         iterations: int = 100,
+        patterns: bool = False,
     ) -> None:
-        self.columns = tuple(columns)
+        self.columns, self.patterns = tuple(columns), patterns
         self.settings: Section = {
             "l1": l1, "l2": l2, "min_count": min_count, "iterations": iterations,
         }  # fmt: skip
@@ -81,14 +83,14 @@ class Tagger(ClassicModel):
         self.choose_features(texts, space)
         self.cuts = WordSegmenter.train(texts)
         count = len(self.columns) + len(space.names)
-        shown = LazyFeatures([[(word,) for word in one.words] for one in texts])
+        shown = LazyFeatures([[(word,) for word in one.words] for one in texts], self.patterns)
         for k, name in enumerate(self.columns):
             tags: list[Sequence[str]] = [read_column(one, name) for one in texts]
             self.before.append(
                 self._fit_chain(shown, tags, "", partial(_report_progress, watch, name, k, count))
             )
         if self.columns:
-            shown = LazyFeatures([self._row(one) for one in texts])
+            shown = LazyFeatures([self._row(one) for one in texts], self.patterns)
         for k, (labels, scheme) in enumerate(space.size):
             tags = [[labels[number] for number in table[:, k]] for table in targets]
             on_progress = partial(
@@ -123,7 +125,7 @@ class Tagger(ClassicModel):
         rows: list[Row] = [[(word,) for word in words] for words, _ in split]
         if self.columns:
             rows = self._add_columns(texts, rows)
-        shown = [features(row) for row in rows]
+        shown = [features(row, self.patterns) for row in rows]
         tables = [np.zeros((len(row), len(self.chains)), np.int64) for row in rows]
         probs = [np.ones(table.shape, np.float32) for table in tables]
         for k, (chain, numbers) in enumerate(zip(self.chains, self.numbers, strict=True)):
@@ -147,7 +149,7 @@ class Tagger(ClassicModel):
         If a file lacks one of them, all are predicted.
         """
         bare = [i for i, one in enumerate(texts) if not self._has_columns(one)]
-        shown = [features(rows[i]) for i in bare]
+        shown = [features(rows[i], self.patterns) for i in bare]
         predicted = [chain.predict(shown) for chain in self.before]
         out = list(rows)
         for i, *tags in zip(bare, *predicted, strict=True):
@@ -206,8 +208,8 @@ class Tagger(ClassicModel):
 class LazyFeatures(Sequence[list[list[str]]]):
     """The features of sentences, computed on access: all at once would not fit in memory."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = rows
+    def __init__(self, rows: Sequence[Row], patterns: bool = False) -> None:
+        self.rows, self.patterns = rows, patterns
 
     @overload
     def __getitem__(self, i: int) -> list[list[str]]: ...
@@ -215,8 +217,8 @@ class LazyFeatures(Sequence[list[list[str]]]):
     def __getitem__(self, i: slice) -> list[list[list[str]]]: ...
     def __getitem__(self, i: int | slice) -> list[list[str]] | list[list[list[str]]]:
         if isinstance(i, slice):
-            return [features(row) for row in self.rows[i]]
-        return features(self.rows[i])
+            return [features(row, self.patterns) for row in self.rows[i]]
+        return features(self.rows[i], self.patterns)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -37,6 +37,7 @@ class LogisticHead(LinearHead):
     """
 
     fitted = True  # in closed form or by a solver, not by gradient descent
+    losses = ("cross-entropy",)
 
     def __init__(self, input_size: int, outputs: int, C: float = 0.0, balanced: bool = False):
         super().__init__(input_size, outputs)

@@ -65,6 +65,23 @@ class CRF(nn.Module):
         total = (self._log_partition(emissions) - self._score(emissions, tags)).sum()
         return _match_dtype(total, emissions), int(emissions.lengths.sum())
 
+    def margin_loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
+        """Return the summed structured hinge loss of label sequences, and their steps.
+
+        max_y [s(y) + Σ_t (y_t ≠ g_t)] − s(g): the gold sequence g must beat every other by as many
+        points as steps differ (Taskar et al. 2003). The search needs no gradient.
+        """
+        gold = tags.masked_fill(~emissions.mask, 0)[:, :, None]  # (B, T, 1)
+        with torch.no_grad():
+            costly = (emissions.data + 1).scatter_add(
+                2, gold, -torch.ones_like(emissions.data[:, :, :1])
+            )
+            best, _ = self.viterbi(emissions.with_data(costly))  # (B, T)
+        wrong = ((best != gold[:, :, 0]) & emissions.mask).sum(1)  # (B,)
+        margins = self._score(emissions, best) + wrong - self._score(emissions, tags)
+        total = margins.clamp(min=0).sum()  # ties in rounding could fall below 0
+        return _match_dtype(total, emissions), int(emissions.lengths.sum())
+
     @torch.no_grad()
     def viterbi(self, emissions: Padded) -> tuple[Tensor, Tensor]:
         """Return the best allowed sequence of each row (B, T), zero-padded, and its score (B,)."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.decode.heads.crf import CRF
+from weft.decode.margin_losses import margin_loss
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.protocols import Head
@@ -29,23 +30,21 @@ class TagOutput:
     columns: tuple[Padded, ...]  # (B, T, C) each
     chains: tuple[CRF | None, ...]
 
-    def loss(self, target: Tensor) -> tuple[Tensor, int]:
+    def loss(self, target: Tensor, kind: str = "cross-entropy") -> tuple[Tensor, int]:
         """Return the summed loss of tags (B, T, K) and the number of words; ids ≥ C are ignored.
 
-        Words are independent, or a CRF scores the whole sequence.
+        Words are independent, or a CRF scores the whole sequence. `kind` is cross-entropy, margin
+        or margin-sum; the last is not for a CRF.
         """
         total = torch.zeros((), device=target.device)
         words = int(self.columns[0].lengths.sum())
         for k, (logits, chain) in enumerate(zip(self.columns, self.chains, strict=True)):
-            steps, size = logits.data.shape[1:]
-            gold = target[:, :steps, k]  # (B, T)
-            if chain is not None:
-                total = total + chain.loss(logits, gold)[0]
-                continue
-            gold = gold.masked_fill(gold >= size, -1)
-            total = total + F.cross_entropy(
-                logits.data.float().transpose(1, 2), gold, reduction="sum", ignore_index=-1
-            )
+            gold = target[:, : logits.data.shape[1], k]  # (B, T)
+            if chain is None:
+                total = total + _independent_loss(logits.data.float(), gold, kind)
+            else:
+                loss = chain.loss if kind == "cross-entropy" else chain.margin_loss
+                total = total + loss(logits, gold)[0]
         return total, words
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -65,6 +64,14 @@ class TagOutput:
             (row_tags[:length], row_probs[:length])
             for row_tags, row_probs, length in zip(*columns, lengths, strict=True)
         ]
+
+
+def _independent_loss(logits: Tensor, gold: Tensor, kind: str) -> Tensor:
+    """Return the summed loss of logits (B, T, C) for tags (B, T); tags < 0 or ≥ C cost none."""
+    gold = gold.masked_fill(gold >= logits.shape[2], -1)
+    if kind == "cross-entropy":
+        return F.cross_entropy(logits.transpose(1, 2), gold, reduction="sum", ignore_index=-1)
+    return margin_loss(logits.flatten(0, 1), gold.flatten(), kind == "margin-sum").sum()
 
 
 @register("head", "tags")
@@ -108,6 +115,7 @@ class CRFHead(TagHead):
     """
 
     chained = True
+    losses = ("cross-entropy", "margin")
 
     def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__(input_size, outputs, dropout)

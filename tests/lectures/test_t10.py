@@ -1,0 +1,166 @@
+"""T10: margin losses, regression to a vector, and a number at each position."""
+
+from itertools import pairwise, product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import hinge_loss, log_loss
+
+from weft.batch import Padded
+from weft.decode.heads.crf import CRF
+from weft.decode.heads.tag import TagOutput
+from weft.decode.margin_losses import binary_margin_loss, margin_loss
+from weft.tasks.calibration import fit_scale, softmax
+from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.pair import PairClassify
+
+N, C, T = 7, 5, 3  # texts, labels, words
+
+
+def scored(seed=0, rows=N, labels=C):
+    draw = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, labels, generator=draw)
+    return scores, torch.randint(labels, (rows,), generator=draw)
+
+
+def test_margin_is_crammer_and_singers_hinge_of_the_strongest_wrong_label():
+    scores, gold = scored()
+    right = []
+    for row, g in zip(scores.tolist(), gold.tolist(), strict=True):
+        wrong = max(s for y, s in enumerate(row) if y != g)
+        right.append(max(0.0, 1 + wrong - row[g]))
+    assert min(right) < max(right)
+    torch.testing.assert_close(margin_loss(scores, gold), torch.tensor(right))
+    ours = margin_loss(scores, gold).mean().item()
+    assert ours == pytest.approx(hinge_loss(gold, scores, labels=list(range(C))), abs=1e-6)
+
+
+def test_margin_sum_is_weston_and_watkins_hinge_of_every_wrong_label():
+    scores, gold = scored(1)
+    right = [
+        sum(max(0.0, 1 + s - row[g]) for y, s in enumerate(row) if y != g)
+        for row, g in zip(scores.tolist(), gold.tolist(), strict=True)
+    ]
+    ours = margin_loss(scores, gold, every=True)
+    torch.testing.assert_close(ours, torch.tensor(right))
+    # torch divides by the number of labels.
+    peer = torch.nn.MultiMarginLoss(reduction="none")(scores, gold) * C
+    torch.testing.assert_close(ours, peer)
+
+
+def test_several_labels_have_a_hinge_each():
+    scores, _ = scored(2)
+    wanted = (torch.rand(N, C, generator=torch.Generator().manual_seed(3)) < 0.4).float()
+    y = 2 * wanted - 1
+    right = torch.tensor(
+        [[max(0.0, 1 - float(y[i, c] * scores[i, c])) for c in range(C)] for i in range(N)]
+    )
+    ours = binary_margin_loss(scores, wanted)
+    torch.testing.assert_close(ours, right)
+    for c in range(C):
+        peer = hinge_loss(y[:, c].numpy(), scores[:, c].numpy(), labels=[-1, 1])
+        assert ours[:, c].mean().item() == pytest.approx(peer, abs=1e-6)
+
+
+@pytest.mark.parametrize("task", [Classify, PairClassify])
+def test_tasks_sum_the_margin_loss_over_texts(task):
+    scores, gold = scored(4)
+    batch = SimpleNamespace(target=gold)
+    for kind in ("margin", "margin-sum"):
+        loss = task(loss=kind).loss(scores, batch)
+        assert loss.count == N
+        torch.testing.assert_close(loss.total, margin_loss(scores, gold, kind != "margin").sum())
+    wanted = torch.nn.functional.one_hot(gold, C).float()
+    loss = task(multi_label=True, loss="margin").loss(scores, SimpleNamespace(target=wanted))
+    torch.testing.assert_close(loss.total, binary_margin_loss(scores, wanted).sum())
+
+
+def test_gradient_of_the_margin_moves_only_the_two_labels_that_decide():
+    scores, gold = scored(5)
+    scores.requires_grad_()
+    margin_loss(scores, gold).sum().backward()
+    for row, grad, g in zip(scores.detach(), scores.grad, gold.tolist(), strict=True):
+        rivals = row.clone()
+        rivals[g] = -torch.inf
+        expected = torch.zeros(C)
+        if 1 + rivals.max() - row[g] > 0:
+            expected[rivals.argmax()], expected[g] = 1.0, -1.0
+        torch.testing.assert_close(grad, expected)
+
+
+def test_independent_tags_sum_the_margin_over_real_words():
+    draw = torch.Generator().manual_seed(6)
+    logits = Padded(torch.randn(2, T, C, generator=draw), torch.tensor([3, 2]))
+    gold = torch.tensor([[[0], [4], [C]], [[2], [1], [-1]]])  # one tag unseen, one word padding
+    output = TagOutput((logits,), (None,))
+    for kind in ("margin", "margin-sum"):
+        right = sum(
+            margin_loss(logits.data[b, t][None], gold[b, t], kind != "margin").item()
+            for b, t in ((0, 0), (0, 1), (1, 0), (1, 1))
+        )
+        total, words = output.loss(gold, kind)
+        assert total.item() == pytest.approx(right, abs=1e-5)
+        assert words == 5
+
+
+def test_crf_margin_is_the_structured_hinge_over_all_sequences():
+    torch.manual_seed(7)
+    chain = CRF(C)
+    for weight in chain.parameters():
+        torch.nn.init.normal_(weight)
+    emissions = Padded(torch.randn(2, T, C), torch.tensor([3, 2]))
+    gold = torch.tensor([[0, 4, 2], [3, 1, -1]])
+    right = 0.0
+    for row, length in enumerate((3, 2)):
+        own = gold[row, :length].tolist()
+        scores = {}
+        for path in product(range(C), repeat=length):
+            score = chain.start[path[0]] + chain.end[path[-1]]
+            score = score + sum(emissions.data[row, t, y] for t, y in enumerate(path))
+            score = score + sum(chain.transitions[a, b] for a, b in pairwise(path))
+            scores[path] = score.item()
+        cost = {path: sum(y != g for y, g in zip(path, own, strict=True)) for path in scores}
+        right += max(scores[path] + cost[path] for path in scores) - scores[tuple(own)]
+    total, steps = chain.margin_loss(emissions, gold)
+    assert total.item() == pytest.approx(right, abs=1e-5)
+    assert steps == 5
+    total.backward()
+    assert chain.transitions.grad.abs().sum() > 0
+
+
+def test_scale_of_margins_is_the_most_likely_one():
+    scores, _ = scored(8, rows=401)
+    draw = np.random.default_rng(9)
+    probs = softmax(3.7 * scores.double().numpy())
+    gold = np.array([draw.choice(C, p=row) for row in probs])
+    scale = fit_scale(scores.numpy(), gold)
+    losses = {
+        a: log_loss(gold, softmax(a * scores.double().numpy()), labels=range(C))
+        for a in (0.7 * scale, scale, 1.4 * scale)
+    }
+    assert min(losses, key=losses.get) == scale
+    assert scale == pytest.approx(3.7, rel=0.25)
+
+
+def test_probabilities_of_margins_use_the_fitted_scale():
+    scores, gold = scored(10, rows=97)
+    task = Classify(loss="margin")
+    space = task.tune(scores.numpy(), gold.numpy(), ClassSpace(tuple("abcde")))
+    assert space.scale != 1
+    best = scores.double().numpy() * space.scale
+    expected = np.exp(best) / np.exp(best).sum(1, keepdims=True)
+    for answer, row in zip(task.answers(scores.numpy(), space), expected, strict=True):
+        np.testing.assert_allclose(answer.scores, row, atol=1e-9)
+        assert answer.score == pytest.approx(row.max())
+    again = task.load_space(space.to_json())
+    assert again == space
+    assert "fitted on dev" in task.note(space)
+    assert "not calibrated" in task.note(ClassSpace(tuple("abcde")))
+
+
+def test_scale_stays_finite_if_every_held_out_label_is_right():
+    scores = 10 * np.eye(3)[np.arange(30) % 3]
+    scale = fit_scale(scores, np.arange(30) % 3)
+    assert softmax(scale * scores).max() < 0.999
