@@ -23,8 +23,8 @@ from weft import config
 from weft.run import Splits, neural, train
 from weft.text.example import Example
 from weft.text.synthetic.memory_probe import generate_recall
-from weft.train.gradient_diagnostics import GradientHealth, examine
-from weft.train.gradient_verdict import memory_curve
+from weft.train.gradients.labelled import examine
+from weft.train.gradients.verdict import GradientHealth, memory_curve
 
 STEPS = 60
 SMALL = {"embedder.width": 50, "encoder.hidden": 50, "embedder.dropout": 0.0}

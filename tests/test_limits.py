@@ -27,8 +27,9 @@ from weft.text.label_names import MAX_SHOWN_NAMES
 from weft.text.label_names import _rename_label as rename_label
 from weft.text.line_source import LineSource
 from weft.tokens import safety
-from weft.train import cuda_graphs, gradient_verdict, progress_checks, threads
-from weft.train.gradient_verdict import Evidence, interpret
+from weft.train import cuda_graphs, progress_checks, threads
+from weft.train.gradients import verdict as gradient_verdict
+from weft.train.gradients.verdict import Evidence, interpret
 from weft.train.settings import Settings
 from weft.tune.space import MAX_GRID_POINTS, Choices, Range, grid
 
@@ -232,10 +233,10 @@ def ending(value, steps=10):
     [
         (evidence(ending(0.1)), "good", "can be learned."),
         (evidence(ending(0.0999)), "good", "can be learned, if slowly."),
-        (evidence(ending(1e-2)), "good", "can be learned, if slowly."),
-        (evidence(ending(0.999e-2)), "warning", "learned slowly, if at all"),
-        (evidence(ending(1e-4)), "warning", "learned slowly, if at all"),
-        (evidence(ending(0.999e-4)), "bad", "cannot learn longer"),
+        (evidence(ending(4e-3)), "good", "can be learned, if slowly."),
+        (evidence(ending(3.99e-3)), "warning", "learned slowly, if at all"),
+        (evidence(ending(1e-5)), "warning", "learned slowly, if at all"),
+        (evidence(ending(0.999e-5)), "bad", "cannot learn longer"),
         (evidence(ending(99.9)), "good", "can be learned."),
         (evidence(ending(100.0)), "warning", "it explodes"),
         (evidence(ending(9999.0)), "warning", "it explodes"),

@@ -161,6 +161,13 @@ class LMLoader(BatchLoader):
         for row in range(0, len(starts), self.rows):
             yield LMWindow(starts[row : row + self.rows], self.window)
 
+    def sample(self, rows: int, steps: int) -> LabelledBatch:
+        """Return up to `rows` windows of up to `steps` steps, spread evenly over the stream."""
+        steps = min(steps, self.window, len(self.stream))
+        room = len(self.stream) - steps
+        starts = np.unique(np.linspace(0, room, min(rows, room + 1)).astype(np.int64))
+        return self._batch(LMWindow(starts, steps, starts))
+
     def _batch(self, rows: LMWindow) -> LabelledBatch:
         starts, steps, back = rows
         if self.stream.token_types is not None:

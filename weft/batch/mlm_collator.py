@@ -97,6 +97,11 @@ class MLMLoader(BatchLoader):
     def __iter__(self) -> Iterator[tuple[LabelledBatch, Position]]:
         return _prefetch(super().__iter__())
 
+    def sample(self, rows: int) -> LabelledBatch:
+        """Return up to `rows` rows of the first batch, always the same ones."""
+        first = next(self._plan(0))
+        return self._batch(first._replace(segments=first.segments.select(slice(0, rows))))
+
     def _plan(self, epoch: int) -> Iterator[MLMSample]:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         order = draw.permutation(self.documents.nonempty)

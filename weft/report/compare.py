@@ -51,7 +51,7 @@ from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
 from weft.text.formats.parallel import resolve_files
 from weft.text.read import GUESSED_HEADER
-from weft.train.gradient_verdict import GradientHealth
+from weft.train.gradients.verdict import GradientHealth
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis

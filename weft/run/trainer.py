@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from weft.batch import BatchLoader, Position, TokenStore, labelled_batch
+from weft.batch import BatchLoader, LabelledBatch, Position, TokenStore, labelled_batch
 from weft.batch.documents import Documents
-from weft.batch.lm_windows import TokenStream
+from weft.batch.lm_windows import LMLoader, TokenStream
 from weft.batch.mlm_collator import MLMLoader
 from weft.errors import UserError, is_out_of_memory
 from weft.inference.forward import collect_outputs, decode_batches
@@ -32,8 +32,16 @@ from weft.train.cuda_graphs import WARMUP_UPDATES, setup_work, updates_ahead
 from weft.train.ema import ema_weights
 from weft.train.feature_cache import cache_features
 from weft.train.finite_check import NonFiniteLoss, check_finite
-from weft.train.gradient_diagnostics import examine, find_non_finite, sample_batch
-from weft.train.gradient_verdict import GradientHealth
+from weft.train.gradients.labelled import examine, sample_batch
+from weft.train.gradients.non_finite import find_non_finite
+from weft.train.gradients.predictions import (
+    MAX_ROWS,
+    MAX_STEPS,
+    MAX_TOKENS,
+    examine_predictions,
+    memory_cell,
+)
+from weft.train.gradients.verdict import Curve, GradientHealth
 from weft.train.logger import ResumeError, truncate_metrics
 from weft.train.loop import fit, rehearse_update
 from weft.train.progress_checks import DevCurve, LossTracker
@@ -86,6 +94,7 @@ class Trainer:
         self.loss_count = 0
         self.loss_tracker = LossTracker()
         self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
+        self.first_curves: dict[str, Curve] = {}  # gradient by distance before the first update
         self.loop_start = (0, 0.0)  # update and time at which the loop began
         self.long_windows = False  # to long windows, where BERT reads short ones first
         counts = thread_counts(self.settings.threads, runtime.device.type == "cpu")
@@ -102,6 +111,7 @@ class Trainer:
         self.threads.append((self.state.step, torch.get_num_threads()))
         self._cache_frozen_features()
         self._copy_weights()
+        self._diagnose_start()
         unit = "tokens" if self.model.traits.is_lm else "examples"
         try:
             with self.logger.during("training", unit, announce=False) as stage:
@@ -301,22 +311,46 @@ class Trainer:
             for name, copy in self.weights_before.items():
                 copy.copy_(now[name])
 
+    def _diagnose_start(self) -> None:
+        """Measure how far a recurrent memory reaches before training, where learning begins."""
+        wanted = self.settings.diagnose or bool(memory_cell(self.model))
+        if self.state.step or not wanted:
+            return
+        health = self._diagnose() if self.settings.diagnose else self._examine()
+        if health is not None:
+            self.first_curves = health.distances
+            if self.settings.diagnose:
+                self.logger.event("health", **health.to_json())
+
     def _diagnose(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
-        """Diagnose the gradients; return None if memory does not suffice."""
-        step, clip = self.state.step, self.settings.clip_norm
-        if not isinstance(self.train, TokenStore) or not isinstance(self.model, EncoderModel):
-            self.logger.info("gradients: not diagnosed for this kind of model")
-            return None
+        """Diagnose the gradients and log the verdict; return None if that is impossible."""
+        health = self._examine(before)
+        if health is not None:
+            self.logger.info(f"gradients {health.level}: {health.verdict}")
+        return health
+
+    def _examine(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
+        step, clip, start = self.state.step, self.settings.clip_norm, self.first_curves
+        rest = (self.runtime, step, before, clip, start)
         try:
-            rows = sample_batch(self.train)
-            health = examine(self.model, self.task, rows, self.runtime, step, before, clip)
+            if not isinstance(self.train, TokenStore):
+                return examine_predictions(self.model, self.task, self._sample_windows(), *rest)
+            if isinstance(self.model, EncoderModel):
+                return examine(self.model, self.task, sample_batch(self.train), *rest)
+            self.logger.info("gradients: not diagnosed for this kind of model")
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             self.logger.info("note: not enough memory to diagnose the gradients")
-            return None
-        self.logger.info(f"gradients {health.level}: {health.verdict}")
-        return health
+        return None
+
+    def _sample_windows(self) -> LabelledBatch:
+        """Return windows of running text, or of masked documents, always the same ones."""
+        if isinstance(self.batches, LMLoader):
+            return self.batches.sample(MAX_ROWS, MAX_STEPS)
+        assert isinstance(self.batches, MLMLoader)
+        window = self.batches.masking.window
+        return self.batches.sample(max(1, min(MAX_ROWS, MAX_TOKENS // window)))
 
     def _evaluate_dev(self, store: TokenStore | Documents) -> dict[str, float]:
         task, space, runtime = self.task, self.space, self.runtime
@@ -384,6 +418,7 @@ class Trainer:
             "order": self._batch_order,
             "decay_left": self.state.decay_left,
             "threads": torch.get_num_threads(),
+            "first_curves": self.first_curves,
         }
         path = self.folder / "last.safetensors"
         checkpoint.write(path, self.state, progress.position, self.runtime, extra)
@@ -405,6 +440,10 @@ class Trainer:
         self.long_windows = extra.get("turned", False)
         self.dev_curve.points = [(fraction, value) for fraction, value in extra.get("course", [])]
         self.state.decay_left = extra.get("decay_left")
+        self.first_curves = {
+            name: [(int(k), float(value)) for k, value in curve]
+            for name, curve in extra.get("first_curves", {}).items()
+        }
         before = extra.get("seconds", 0.0)
         self.budget = TimeBudget(self.context.started, self.settings.minutes, before)
         truncate_metrics(self.context.folder / "metrics.jsonl", self.state.step)

@@ -10,7 +10,7 @@ from tests.fixtures.tune_results import tune_result
 from weft.compare.leaderboard import Row, recommend
 from weft.report.analysis.predictions import CalibrationBins
 from weft.report.charts import gradients, heatmap, histograms, plots, tune
-from weft.train.gradient_verdict import GradientHealth
+from weft.train.gradients.verdict import GradientHealth
 from weft.tune.search import TuneResult
 from weft.tune.space import make_dimensions
 from weft.tune.study import Limits, SearchSpec, TrialRecord

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from weft.report.charts.gradients import _drop_gaps, plot_by_distance, plot_history, spread_apart
-from weft.train.gradient_verdict import GradientHealth
+from weft.train.gradients.verdict import GradientHealth
 
 
 def health(rate: float, level: str, step: int = 0, steps: int = 60) -> GradientHealth:

@@ -123,7 +123,7 @@ def test_leaderboard_shows_failures():
 
 
 def test_gradients_and_the_doctor_have_their_places():
-    from weft.train.gradient_diagnostics import GradientHealth
+    from weft.train.gradients.verdict import GradientHealth
 
     curve = [(0, 1.0), (5, 0.1), (10, 0.01)]
     health = GradientHealth(3, {}, {"encoder": curve, "input": curve}, f"It falls. {EVIL}", "bad")

@@ -205,6 +205,22 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         state = self.start(len(ids), ids.data.device)
         return self._forward_steps(ids.data, state, None).features
 
+    def unroll(self, ids: Padded) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """Run step by step without dropout: features (B, T, F), and every state by layer.
+
+        Each state is a tensor (B, H) with its own gradient, as in `Recurrent.unroll`.
+        """
+        data = self.words.embed(ids.data)  # (B, T, E)
+        zero = data.new_zeros(len(data), self.net.hidden_size)
+        taken: dict[str, list[Tensor]] = {}
+        for layer in range(self.net.num_layers):
+            hidden, cells = rnn.unroll_layer(self.net, self.cell, data, [zero, zero], layer)
+            taken[f"layer {layer + 1}"] = hidden
+            if cells:
+                taken[f"layer {layer + 1} cell"] = cells
+            data = torch.stack(hidden, dim=1)  # (B, T, H)
+        return self.words.narrow(data), taken
+
     def forward(self, ids: Padded) -> Tensor:
         logits = self.words.logits(self.features(ids))  # (B, T, V)
         return logits
@@ -347,10 +363,37 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
         logits = self.words.logits(self.features(ids))  # (B, T, V)
         return logits
 
+    def unroll(self, ids: Padded) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """Run step by step without dropout: features (B, T, F), and every state by layer.
+
+        The backward direction's states begin at each row's last step, as in `Recurrent.unroll`.
+        """
+        x = ids.with_data(self.words.embed(ids.data))
+        first = self.nets[0]
+        assert isinstance(first, rnn.Recurrent)
+        if len(self.nets) == 1:
+            states, taken = first.unroll(x)
+            return self.words.narrow(states.data), taken
+        second = self.nets[1]
+        assert isinstance(second, rnn.Recurrent)
+        forward, ahead = first.unroll(x)
+        reversed_, back = second.unroll(x.with_data(reverse_rows(x.data, x.lengths)))
+        taken = {
+            name.replace(" cell", "") + direction + (" cell" if "cell" in name else ""): steps
+            for direction, side in zip(rnn.DIRECTION_NAMES, (ahead, back), strict=True)
+            for name, steps in side.items()
+        }
+        states = self._join_directions(x, forward.data, reversed_.data)  # (B, T, 2*H)
+        return self.words.narrow(states), taken
+
     def _skip_states(self, x: Padded) -> Tensor:
         """Return the forward state of the step before and the backward one of the step after."""
         forward = self.nets[0](x).data  # (B, T, H)
         reversed_ = self.nets[1](x.with_data(reverse_rows(x.data, x.lengths))).data  # (B, T, H)
+        return self._join_directions(x, forward, reversed_)
+
+    def _join_directions(self, x: Padded, forward: Tensor, reversed_: Tensor) -> Tensor:
+        """Put the forward state of t-1 beside the backward state of t+1, at each step t."""
         backward = reverse_rows(reversed_, x.lengths)  # (B, T, H)
         before = F.pad(forward, (0, 0, 1, 0))[:, :-1]  # (B, T, H)
         after = F.pad(backward, (0, 0, 0, 1))[:, 1:]  # (B, T, H)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from weft.report.charts.plots import ACCENT, INK, MUTED, STYLE, to_svg
-from weft.train.gradient_verdict import VANISHED_GRADIENT, Curve, GradientHealth, memory_curve
+from weft.train.gradients.verdict import VANISHED_GRADIENT, Curve, GradientHealth, memory_curve
 
 MIN_STRENGTH = 1e-12  # weaker gradients are drawn here
 LineOptions = Mapping[str, Any]  # keyword arguments of matplotlib's plot

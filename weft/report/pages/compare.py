@@ -30,7 +30,7 @@ from weft.report.charts import histograms, layer_weights, plots
 
 if TYPE_CHECKING:
     from weft.doctor import Diagnosis
-    from weft.train.gradient_verdict import GradientHealth
+    from weft.train.gradients.verdict import GradientHealth
 
 MAX_LABELS = 500  # rows of a label table; the number of others is given
 MAX_CURVES = 10  # per recipe

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from weft.protocols import Saved
@@ -12,10 +12,9 @@ Curve = list[tuple[int, float]]  # (steps from the end, strength relative to the
 Finding = tuple[Level, str]
 LEVELS: tuple[Level, ...] = ("good", "warning", "bad")
 
-# The gradient of a distant step must stand out from that of all nearer steps: at 1/100 of their
-# strength that takes on the order of 10⁴ examples, at 10⁻⁴ a hundred million. In bench/health.py
-# networks still learned at 1/1700, slowly, and none did below 10⁻⁴.
-STRONG_GRADIENT, WEAK_GRADIENT, VANISHED_GRADIENT = 0.1, 1e-2, 1e-4
+# Strength at the farthest step, before training or after it, whichever is weaker, against what is
+# learned (bench/gradient_verdicts.py: the first word of 20 to 120 is the label, 20 epochs).
+STRONG_GRADIENT, WEAK_GRADIENT, VANISHED_GRADIENT = 0.1, 4e-3, 1e-5
 EXPLODING_WARNING, EXPLODING_BAD = 1e2, 1e4
 MIN_STEPS = 5  # fewer say nothing about distance
 MIN_FIRST_LAYER_RATIO = 1e-3  # gradient of the first layer relative to the last
@@ -33,6 +32,7 @@ class GradientHealth:
     distances: dict[str, Curve]  # by layer, and "input"
     verdict: str
     level: Level
+    start: dict[str, Curve] = field(default_factory=dict)  # distances before the first update
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -40,12 +40,15 @@ class GradientHealth:
     @classmethod
     def from_json(cls, saved: Saved) -> "GradientHealth":
         """Read the output of `to_json`; other keys, as events have them, are ignored."""
-        distances = {
-            name: [(int(step), float(value)) for step, value in curve]
-            for name, curve in saved["distances"].items()
-        }
+        distances, start = (
+            {
+                name: [(int(step), float(value)) for step, value in curve]
+                for name, curve in saved.get(key, {}).items()
+            }
+            for key in ("distances", "start")
+        )
         layers = {name: dict(values) for name, values in saved["layers"].items()}
-        return cls(int(saved["step"]), layers, distances, saved["verdict"], saved["level"])
+        return cls(int(saved["step"]), layers, distances, saved["verdict"], saved["level"], start)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,10 @@ class Evidence:
     pool: str
     direct: bool  # the pool reads steps between the first and the last
     context: str = ""  # the contextual embedder, if there is one
+    start: Mapping[str, Curve] = field(default_factory=dict)  # distances before the first update
+    predicts: bool = False  # tokens of running text, at distances from the predicted one
+    attends: bool = False  # attention connects every step with the prediction
+    window: int = 0  # steps that training sees at once, of running text
 
 
 def interpret(evidence: Evidence) -> tuple[str, Level]:
@@ -120,6 +127,8 @@ def _check_broken(evidence: Evidence) -> list[Finding]:
 
 def _check_distance(evidence: Evidence) -> Finding:
     name, curve = memory_curve(evidence.distances)
+    if evidence.predicts:
+        return _check_prediction(evidence, name, curve)
     if evidence.direct:
         path = f"Every step has a direct path to the answer (pool '{evidence.pool}')"
         return "good", f"{path}: distance does not matter."
@@ -131,6 +140,22 @@ def _check_distance(evidence: Evidence) -> Finding:
     # Each direction need only reach the middle: the other one covers the rest.
     far = curve[-1][0] // 2 if both else curve[-1][0]
     return _check_memory(evidence, name, [(k, value) for k, value in curve if k <= far])
+
+
+def _check_prediction(evidence: Evidence, name: str, curve: Curve) -> Finding:
+    """Check how far back a predicted token depends on the text before it."""
+    window = f"no gradient comes from beyond a window of {evidence.window} tokens (task.window)."
+    if evidence.attends:
+        words = "Attention connects every step of a window with the prediction"
+        return "good", f"{words}: distance does not matter, but {window}"
+    if evidence.cell:
+        level, words = _check_memory(evidence, name, curve)
+        return level, f"{words} In training {window}"
+    seen = max((distance for distance, value in curve if value > 0), default=-1) + 1
+    return "warning", (
+        f"The prediction depends on the last {seen} words alone (decoder '{evidence.encoder}'): "
+        "longer dependencies cannot be learned; raise decoder.context, or try lstm-lm or gpt."
+    )
 
 
 def _check_receptive_field(evidence: Evidence, curve: Curve) -> Finding:
@@ -158,27 +183,41 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
             f"The gradient of {name} grows by {_format_factor(peak)} over {at} steps: it explodes; "
             "set train.clip_norm=1, lower train.learning_rate, or try lstm."
         )
-    try_ = "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
+    try_, subject = _suggest(evidence), f"The gradient of {name}"
+    first_name, first = memory_curve(evidence.start)
+    first = [point for point in first if point[0] <= far]
+    # Learning begins at the start: a gradient that vanishes there rarely gets the chance to grow,
+    # and one that is strong afterwards need not have learned what lies that far back.
+    if first and first[-1][1] < min(curve[-1][1], WEAK_GRADIENT):
+        curve, subject = first, f"Before training the gradient of {first_name}"
+        far = curve[-1][0]
     low = curve[-1][1]
     if low >= WEAK_GRADIENT:
         fraction = "all" if low >= 0.995 else f"{low:.0%}"
         slowly = ", if slowly" if low < STRONG_GRADIENT else ""
         return "good", (
-            f"The gradient of {name} reaches {far} steps back with {fraction} of its strength: "
+            f"{subject} reaches {far} steps back with {fraction} of its strength: "
             f"dependencies that long can be learned{slowly}."
         )
     if low >= VANISHED_GRADIENT:
         return "warning", (
-            f"The gradient of {name} falls by {_format_factor(1 / low)} over {far} steps: "
+            f"{subject} falls by {_format_factor(1 / low)} over {far} steps: "
             f"dependencies that long are learned slowly, if at all; try {try_}."
         )
-    first, value = next(point for point in _envelope(curve) if point[1] < VANISHED_GRADIENT)
+    gone, value = next(point for point in _envelope(curve) if point[1] < VANISHED_GRADIENT)
     end = f", by {_format_factor(1 / low)} over {far}" if low > 0 and value >= 10 * low else ""
     fall = f"falls by {_format_factor(1 / value)}" if value > 0 else "is gone"
     return "bad", (
-        f"The gradient of {name} {fall} over {first} steps{end}: the model cannot learn longer "
+        f"{subject} {fall} over {gone} steps{end}: the model cannot learn longer "
         f"dependencies; try {try_}."
     )
+
+
+def _suggest(evidence: Evidence) -> str:
+    """Return what carries a memory farther than this cell does."""
+    if evidence.predicts:
+        return "lstm-lm or gpt" if evidence.cell == "rnn" else "gpt, or decoder.kind=gpt"
+    return "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
 
 
 def _envelope(curve: Curve) -> Curve:

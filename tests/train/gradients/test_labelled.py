@@ -18,13 +18,10 @@ from weft.model import build_model
 from weft.run import train
 from weft.runtime import select_runtime
 from weft.tasks.classify import Classify
-from weft.train.gradient_diagnostics import (
-    examine,
-    find_non_finite,
-    median_by_distance,
-    sample_batch,
-)
-from weft.train.gradient_verdict import Evidence, GradientHealth, interpret, memory_curve
+from weft.train.gradients.labelled import examine, sample_batch
+from weft.train.gradients.measure import median_by_distance
+from weft.train.gradients.non_finite import find_non_finite
+from weft.train.gradients.verdict import Evidence, GradientHealth, interpret, memory_curve
 
 TASK, CPU = Classify(), select_runtime("cpu")
 ENCODERS = {
@@ -378,7 +375,7 @@ def falling(rate, steps=60):
         (
             evidence(falling(0.6)),
             "bad",
-            "The gradient of layer 1 falls by 10⁴ over 19 steps, by 10¹³ over 60: the model cannot "
+            "The gradient of layer 1 falls by 10⁵ over 23 steps, by 10¹³ over 60: the model cannot "
             "learn longer dependencies; try lstm or attention.",
         ),
         (evidence(falling(0.6), cell="lstm"), "bad", "try pool 'attention' or a transformer."),
@@ -405,6 +402,21 @@ def falling(rate, steps=60):
             evidence(falling(1.2)),
             "bad",
             "grows by 10⁴ over 60 steps: it explodes; set train.clip_norm",
+        ),
+        (
+            evidence(falling(1.0), start={"layer 1": falling(0.9)}),
+            "warning",
+            "Before training the gradient of layer 1 falls by a factor of 556 over 60 steps",
+        ),
+        (
+            evidence(falling(0.95), start={"layer 1": falling(0.92)}),
+            "good",
+            "The gradient of layer 1 reaches 60 steps back with 5% of its strength",
+        ),
+        (
+            evidence(falling(0.85), start={"layer 1": falling(0.9)}),
+            "warning",
+            "The gradient of layer 1 falls by 10⁴ over 60 steps",
         ),
         (evidence(falling(0.1, 3)), "good", "Texts of 3 steps are too short to tell"),
         (
@@ -515,8 +527,11 @@ def test_diagnosing_does_not_change_what_is_trained(tmp_path):
     assert digest(tmp_path / "on") == digest(tmp_path / "off")
     rows = [json.loads(line) for line in (tmp_path / "on" / "metrics.jsonl").open()]
     seen = [GradientHealth.from_json(row) for row in rows if row["event"] == "health"]
-    assert [h.step for h in seen] == [r["step"] for r in rows if r["event"] == "evaluation"]
-    assert all(0 < h.layers["layer 1"]["ratio"] < 0.5 for h in seen)
+    evaluated = [r["step"] for r in rows if r["event"] == "evaluation"]
+    assert [h.step for h in seen] == [0, *evaluated]
+    assert seen[0].layers["layer 1"]["ratio"] is None
+    assert all(0 < h.layers["layer 1"]["ratio"] < 0.5 for h in seen[1:])
+    assert all(h.start == seen[0].distances for h in seen[1:])
     assert "health" not in (tmp_path / "off" / "metrics.jsonl").read_text()
     last = GradientHealth.from_json(json.loads((tmp_path / "off" / "health.json").read_text()))
     assert last.layers["layer 1"]["ratio"] is None
@@ -546,7 +561,8 @@ def test_resumed_readings_are_the_same(tmp_path):
         return [line for line in (folder / "metrics.jsonl").open() if '"health"' in line]
 
     assert readings(cut) == readings(whole)
-    assert len(readings(whole)) == 3
+    assert len(readings(whole)) == 4  # before the first update, and after each epoch
+    assert (cut / "health.json").read_text() == (whole / "health.json").read_text()
 
 
 def test_the_first_part_that_is_not_finite_is_named():
