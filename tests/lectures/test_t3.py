@@ -1,4 +1,4 @@
-"""T3: ∂s_t/∂s_{t-k} = Π W diag(1 - s²), and ∂loss_t/∂s_{t-k} of a language model (decks 000, 001)."""
+"""T3: ∂s_t/∂s_{t-k} = Π diag(1 - s²) W, and ∂loss_t/∂s_{t-k} of a language model."""
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from weft.train.gradients.predictions import examine_predictions
 
 B, T, V, E, H = 3, 13, 11, 7, 5
 CPU = select_runtime("cpu")
+WEIGHT_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 LM_SPACE = (V, 0, 0)  # vocabulary size, the id before a text, the id that ends it
 
 
@@ -79,12 +80,12 @@ def test_elman_gradient_is_the_product_of_the_slides_jacobians():
 
 
 def elman_step(x, s, net, layer):
-    W, U, b, d = (getattr(net, f"{n}_l{layer}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))  # fmt: skip
+    W, U, b, d = (getattr(net, f"{name}_l{layer}") for name in WEIGHT_NAMES)
     return torch.tanh(W @ x + b + U @ s + d)
 
 
 def lstm_step(x, state, net, layer):
-    W, U, b, d = (getattr(net, f"{n}_l{layer}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))  # fmt: skip
+    W, U, b, d = (getattr(net, f"{name}_l{layer}") for name in WEIGHT_NAMES)
     h, c = state
     i, f, g, o = (W @ x + b + U @ h + d).chunk(4)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -151,7 +152,7 @@ def test_a_masked_birnn_is_read_from_the_predicted_word_outwards(by):
             ahead.append(s)
         side = "_reverse" if by == "mask" else ""
         net = forward if by == "mask" else decoder.nets[1].net
-        W, U, b, d = (getattr(net, f"{n}_l0{side}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))  # fmt: skip
+        W, U, b, d = (getattr(net, f"{name}_l0{side}") for name in WEIGHT_NAMES)
         for t in reversed(range(T)):
             z = torch.tanh(W @ x[t] + b + U @ z + d)
             back.append(z)  # of t = T-1 first
@@ -180,9 +181,10 @@ def test_gpt_and_nnlm_have_the_gradient_of_their_inputs():
         model = language_model(kind, **options)
         decoder, rows = model.head.decoder, []
         for i in range(B):
-            # Replacing one word's vector moves the loss as its gradient says.
             kept = []
-            handle = decoder.words.table.register_forward_hook(lambda m, x, out, k=kept: k.append(out))  # fmt: skip
+            handle = decoder.words.table.register_forward_hook(
+                lambda module, inputs, out, kept=kept: kept.append(out)
+            )
             one = Padded(batch.source.data[i : i + 1], torch.tensor([T]))
             loss = F.cross_entropy(decoder(one)[:, -1], batch.target[i : i + 1, -1])
             handle.remove()
@@ -236,7 +238,9 @@ def test_bert_is_read_from_a_masked_token_to_both_sides():
         norms = gradient[0].norm(dim=1).tolist()
         rows += [norms[: position + 1][::-1], norms[position:]]
     longest = max(map(len, rows))
-    relative = np.array([[v / row[0] for v in row] + [np.nan] * (longest - len(row)) for row in rows])  # fmt: skip
+    relative = np.full((len(rows), longest), np.nan)
+    for i, row in enumerate(rows):
+        relative[i, : len(row)] = np.array(row) / row[0]
     health = examine_predictions(model, MaskedLM(next_sentence=False), batch, CPU)
     found = strengths(health, "layer 1")
     assert found == pytest.approx(np.nanmedian(relative, 0)[: len(found)], abs=1e-5)

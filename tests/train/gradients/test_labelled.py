@@ -378,7 +378,11 @@ def falling(rate, steps=60):
             "The gradient of layer 1 falls by 10⁵ over 23 steps, by 10¹³ over 60: the model cannot "
             "learn longer dependencies; try lstm or attention.",
         ),
-        (evidence(falling(0.6), cell="lstm"), "bad", "try pool 'attention' or a transformer."),
+        (
+            evidence(falling(0.6), cell="lstm"),
+            "bad",
+            "try encoder.forget_bias=4, pool 'attention' or a ",
+        ),
         (
             evidence([(k, 1.0 if k < 9 else 0.0) for k in range(20)]),
             "bad",

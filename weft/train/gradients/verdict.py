@@ -217,7 +217,10 @@ def _suggest(evidence: Evidence) -> str:
     """Return what carries a memory farther than this cell does."""
     if evidence.predicts:
         return "lstm-lm or gpt" if evidence.cell == "rnn" else "gpt, or decoder.kind=gpt"
-    return "lstm or attention" if evidence.cell == "rnn" else "pool 'attention' or a transformer"
+    if evidence.cell == "rnn":
+        return "lstm or attention"
+    open_gates = "encoder.forget_bias=4, " if evidence.cell == "lstm" else ""
+    return f"{open_gates}pool 'attention' or a transformer"
 
 
 def _envelope(curve: Curve) -> Curve:
