@@ -381,7 +381,7 @@ def falling(rate, steps=60):
         (
             evidence(falling(0.6), cell="lstm"),
             "bad",
-            "try encoder.forget_bias=4, pool 'attention' or a ",
+            "try encoder.forget_bias=4, pool 'att",
         ),
         (
             evidence([(k, 1.0 if k < 9 else 0.0) for k in range(20)]),

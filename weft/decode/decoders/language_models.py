@@ -383,8 +383,8 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
             for direction, side in zip(rnn.DIRECTION_NAMES, (ahead, back), strict=True)
             for name, steps in side.items()
         }
-        states = self._join_directions(x, forward.data, reversed_.data)  # (B, T, 2*H)
-        return self.words.narrow(states), taken
+        joined = self._join_directions(x, forward.data, reversed_.data)  # (B, T, 2*H)
+        return self.words.narrow(joined), taken
 
     def _skip_states(self, x: Padded) -> Tensor:
         """Return the forward state of the step before and the backward one of the step after."""

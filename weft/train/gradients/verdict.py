@@ -16,6 +16,7 @@ LEVELS: tuple[Level, ...] = ("good", "warning", "bad")
 # learned (bench/gradient_verdicts.py: the first word of 20 to 120 is the label, 20 epochs).
 STRONG_GRADIENT, WEAK_GRADIENT, VANISHED_GRADIENT = 0.1, 4e-3, 1e-5
 EXPLODING_WARNING, EXPLODING_BAD = 1e2, 1e4
+UNGATED_CELLS = ("sum", "tanh-sum", "rnn")
 MIN_STEPS = 5  # fewer say nothing about distance
 MIN_FIRST_LAYER_RATIO = 1e-3  # gradient of the first layer relative to the last
 MAX_INACTIVE_FRACTION = 0.5  # of a layer's units
@@ -216,8 +217,8 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
 def _suggest(evidence: Evidence) -> str:
     """Return what carries a memory farther than this cell does."""
     if evidence.predicts:
-        return "lstm-lm or gpt" if evidence.cell == "rnn" else "gpt, or decoder.kind=gpt"
-    if evidence.cell == "rnn":
+        return "lstm-lm or gpt" if evidence.cell in UNGATED_CELLS else "gpt, or decoder.kind=gpt"
+    if evidence.cell in UNGATED_CELLS:
         return "lstm or attention"
     open_gates = "encoder.forget_bias=4, " if evidence.cell == "lstm" else ""
     return f"{open_gates}pool 'attention' or a transformer"
