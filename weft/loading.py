@@ -1,11 +1,13 @@
-"""Load a model to predict with: a model folder, or a checkpoint in the Hugging Face layout."""
+"""Load a model folder or a Hugging Face checkpoint, to predict with or for its token vectors."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from weft import predict, registry
 from weft.convert.locate import PACKAGES, locate
+from weft.embed.vector_files.table import Duplicates
 from weft.predict import Predictor
+from weft.vectors.store import Vectors
 
 
 @registry.check_types
@@ -34,6 +36,22 @@ def load(
     assert isinstance(predictor.engine, NeuralEngine)
     predictor.engine.quantise_weights(weights, str(folder))
     return predictor
+
+
+@registry.check_types
+def load_vectors(
+    path: str | Path, *, duplicates: Duplicates = "error", trust: str | Sequence[str] = ()
+) -> Vectors:
+    """Open a file of word vectors, or the embedding table of a model folder or checkpoint.
+
+    The words of a model are its tokens: a piece inside a word begins with "##".
+    """
+    if not Path(path).is_dir() and str(path) not in PACKAGES:
+        return Vectors.load(path, duplicates=duplicates)
+    words, matrix = load(path, device="cpu", replay=False, trust=trust).engine.token_vectors()
+    found = Vectors(words, matrix, record={"model": str(path)})
+    found.place = str(path)
+    return found
 
 
 def _is_checkpoint(folder: Path) -> bool:

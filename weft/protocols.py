@@ -705,6 +705,10 @@ class Engine:
         """Return a vector for every token (T, H) and its character offsets (T, 2)."""
         raise NotImplementedError
 
+    def token_vectors(self) -> "tuple[list[str], np.ndarray]":
+        """Return the tokens of its embedding table and their vectors (V, E)."""
+        raise UserError("A classic model has no embedding table.")
+
     def likelihoods(self, texts: "Iterable[str]", running: bool = False) -> "Iterator[Decoded]":
         """Yield the ids (T, 1) of each text, their probabilities (T, 1) and character offsets.
 

@@ -305,6 +305,25 @@ class NeuralEngine(Engine):
         for embedder in read:
             embedder.weight_dtype = dtype
 
+    def token_vectors(self) -> tuple[list[str], np.ndarray]:
+        """Return the ordinary tokens and their vectors (V, E) in the first embedding table.
+
+        That is an embedder's; a language model's decoder has its own.
+        """
+        tables = [part.token_table for part in self.model.embedder_parts]
+        if isinstance(self.model, LanguageModel):
+            tables = [self.model.head.decoder.words.table]
+        table = next((one for one in tables if one is not None), None)
+        if table is None:
+            raise UserError(
+                "This model has no embedding table with one vector per token: its embedder "
+                "computes vectors from spelling or input features."
+            )
+        tokenizer = self.indexer.tokenizer
+        ids = tokenizer.ordinary[tokenizer.ordinary < table.num_embeddings]
+        matrix = table.weight.detach().float().cpu().numpy()[ids]
+        return [tokenizer.words[i] for i in ids.tolist()], matrix
+
     def save(self, folder: Path) -> None:
         weights = {
             name: tensor.detach().cpu().contiguous()

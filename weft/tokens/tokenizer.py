@@ -1,6 +1,7 @@
 """One face for every tokenizer: texts in, ids and character offsets out."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -178,6 +179,36 @@ class Tokenizer:
         for entry, i in ids.items():
             entries[i] = entry
         return tuple(entries)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The entries by id in one notation: a word start is bare, "##" is inside a word.
+
+        An entry that is no text, or that another one is written like, stays as it is; so do all
+        where that leaves two alike.
+        """
+        entries = self.vocabulary
+        if not (self.marks_leading_space or self.space):
+            return entries
+        words = {i: self._word(entries[i]) or entries[i] for i in self.ordinary.tolist()}
+        uses = Counter(words.get(i, entry) for i, entry in enumerate(entries))
+        out = tuple(
+            words[i] if i in words and uses[words[i]] == 1 else entry
+            for i, entry in enumerate(entries)
+        )
+        return out if len(set(out)) == len(set(entries)) else entries
+
+    def _word(self, entry: str) -> str:
+        """A subword with its mark in WordPiece's notation; "" if it is no text."""
+        if self.marks_leading_space:
+            decoder = self._raw.decoder
+            text = entry if decoder is None else decoder.decode([entry])
+        else:
+            text = entry.replace(SPACE_MARK, " ")
+        word = text.strip()
+        if not word or "\ufffd" in word:
+            return ""
+        return word if text.startswith(" ") else f"##{word}"
 
     def __len__(self) -> int:
         return len(self.vocabulary)

@@ -1,4 +1,4 @@
-"""Nearest words: exact cosines by blocked matrix products, and analogies on top of them.
+"""Nearest words by cosine or Euclidean distance, block by block, and analogies on top of them.
 
 V words   E width   Q queries   k answers
 """
@@ -15,6 +15,8 @@ from weft.errors import UserError
 
 Method = Literal["add", "multiply"]
 ANALOGY_METHODS: tuple[Method, ...] = ("add", "multiply")
+Metric = Literal["cosine", "euclidean"]
+METRICS: tuple[Metric, ...] = ("cosine", "euclidean")
 BLOCK_SCORES = (
     1 << 22
 )  # scores computed at once: 16 MB, so that they are still in the cache when ranked
@@ -52,12 +54,13 @@ def nearest(
     queries: np.ndarray,
     k: int = 10,
     without: Sequence[Sequence[int]] = (),
-    rule: Method | Literal["cosine"] = "cosine",
+    rule: Method | Metric = "cosine",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and scores of the k best words for each query, best first, (Q, k) each.
 
     `queries` are (Q, E), or for the analogy rules (Q, 3, E): a, b, c of "a is to b as c is to …",
-    all of length 1. `without` names rows that do not count, a list a query.
+    all of length 1. With `euclidean` they have any length, and the scores are minus the distances.
+    `without` names rows that do not count, a list a query.
     """
     V, Q = len(matrix), len(queries)
     excluded = max((len(rows) for rows in without), default=0)
@@ -70,8 +73,9 @@ def nearest(
     if not k:
         return ids, scores
     many = min(Q, 512)
-    plain = matrix.flags.aligned and matrix.dtype == np.float32  # else each block is copied
-    step = max(k, BLOCK_SCORES // max(1, many, 0 if plain else matrix.shape[1]))
+    plain = matrix.flags.aligned and matrix.dtype == np.float32
+    wide = rule == "euclidean" or not plain  # a block is copied, or subtracted from
+    step = max(k, BLOCK_SCORES // max(1, many, matrix.shape[1] if wide else 0))
     for first in range(0, Q, many):
         part = slice(first, first + many)
         gone = without[part] if len(without) else ()
@@ -91,9 +95,18 @@ def _scores(rows: np.ndarray, lengths: np.ndarray, queries: np.ndarray, rule: st
         scores: np.ndarray = queries @ rows.T
         scores /= lengths
         return scores
+    if rule == "euclidean":
+        return np.stack([_negative_distances(rows, query) for query in queries])
     cosines = np.einsum("qxe,ve->xqv", queries, rows, optimize=True) / lengths  # (3, Q, v)
     a, b, c = (cosines + 1) / 2  # from 0 to 1: a product of negative numbers would mislead
     return np.asarray(b * c / (a + EPSILON), np.float32)
+
+
+def _negative_distances(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """−‖v − q‖ of each row, (v,); from differences, as |v|² − 2 v·q + |q|² cancels."""
+    differences = rows - query  # (v, E)
+    squares = np.einsum("ve,ve->v", differences, differences, dtype=np.float64)
+    return np.asarray(-np.sqrt(squares), np.float32)
 
 
 def _merge(

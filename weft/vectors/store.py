@@ -15,11 +15,11 @@ import numpy as np
 from weft.embed.subwords import Subwords
 from weft.embed.vector_files.table import Duplicates, not_finite_error
 from weft.embed.vector_files.text import read_table
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.registry import check_types
-from weft.vectors.neighbours import Approximate, Method, nearest, norms, unit
+from weft.vectors.neighbours import METRICS, Approximate, Method, Metric, nearest, norms, unit
 
-Found = list[tuple[str, float]]  # words and cosines, best first
+Found = list[tuple[str, float]]  # words and cosines or distances, best first
 _NONE_NEAR = " Vectors with sub-words (method fasttext) have one for any word."
 _COMPARED = 50_000  # words looked at for a near miss where rapidfuzz is not installed
 
@@ -181,49 +181,63 @@ class Vectors:
         k: int = 10,
         without: Iterable[str] = (),
         approximate: bool = False,
+        metric: Metric = "cosine",
     ) -> Found:
-        """The k words with the greatest cosine to a word, a vector, or the middle of some words.
+        """The k words nearest to a word, a vector, or the mean of some words.
 
-        Words that ask are not among the answers, nor those of `without`.
+        Query words are not among the answers, nor those of `without`. The mean is that of vectors
+        of length 1 for cosines, and of the vectors themselves for Euclidean distances.
         """
-        vector, asking = self._query(query)
+        vector, asking = self._query(query, _check_metric(metric))
         gone = [self.index[w] for w in {*asking, *without} if w in self.index]
         if approximate:
+            if metric != "cosine":
+                raise UserError("Approximate neighbours are by cosine. Remove one of the two.")
             ids, scores = self.graph.nearest(vector, k, gone)
             return self._with_words(ids, scores)
-        ids, scores = nearest(self.matrix, self.lengths, vector[None], k, [gone])
-        return self._with_words(ids[0], scores[0])
+        ids, scores = nearest(self.matrix, self.lengths, vector[None], k, [gone], metric)
+        return self._with_words(ids[0], scores[0], metric)
 
-    def neighbour_lists(self, words: Sequence[str], k: int = 10) -> list[Found]:
+    def neighbour_lists(
+        self, words: Sequence[str], k: int = 10, metric: Metric = "cosine"
+    ) -> list[Found]:
         """The neighbours of each word, in one pass over the matrix."""
         if not len(words):
             return []
-        queries = unit(np.stack([self[word] for word in words]))
+        queries = np.stack([self[word] for word in words])
+        if _check_metric(metric) == "cosine":
+            queries = unit(queries)
         gone = [[self.index[word]] if word in self.index else [] for word in words]
-        ids, scores = nearest(self.matrix, self.lengths, queries, k, gone)
-        return [self._with_words(*pair) for pair in zip(ids, scores, strict=True)]
+        ids, scores = nearest(self.matrix, self.lengths, queries, k, gone, metric)
+        return [self._with_words(*pair, metric) for pair in zip(ids, scores, strict=True)]
 
     @cached_property
     def graph(self) -> Approximate:
         """The graph of approximate neighbours, built on first use."""
         return Approximate.build(self.matrix)
 
-    def _query(self, query: str | np.ndarray | Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
-        """A vector of length 1, and the words it comes from."""
+    def _query(
+        self, query: str | np.ndarray | Sequence[str], metric: Metric = "cosine"
+    ) -> tuple[np.ndarray, Sequence[str]]:
+        """A vector, for cosines of length 1, and the words it comes from."""
         if isinstance(query, np.ndarray):
             if query.shape != (self.width,):
                 raise UserError(
                     f"A query of shape {query.shape}, but the vectors are {self.width} wide."
                 )
-            return unit(query), ()
+            return unit(query) if metric == "cosine" else query, ()
         asking = [query] if isinstance(query, str) else list(query)
         if not asking:
             raise UserError("No words to look for. Give one or more.")
-        return unit(unit(np.stack([self[word] for word in asking])).mean(axis=0)), asking
+        vectors = np.stack([self[word] for word in asking])  # (n, E)
+        if metric == "euclidean":
+            return vectors.mean(axis=0), asking
+        return unit(unit(vectors).mean(axis=0)), asking
 
-    def _with_words(self, ids: np.ndarray, scores: np.ndarray) -> Found:
+    def _with_words(self, ids: np.ndarray, scores: np.ndarray, metric: str = "cosine") -> Found:
+        sign = -1.0 if metric == "euclidean" else 1.0
         pairs = zip(ids.tolist(), scores.tolist(), strict=True)
-        return [(self.words[i], score) for i, score in pairs if score > -np.inf]
+        return [(self.words[i], sign * score) for i, score in pairs if score > -np.inf]
 
     def analogy(self, a: str, b: str, c: str, k: int = 1, method: Method = "add") -> Found:
         """a is to b as c is to …: by 3CosAdd or 3CosMul (Levy & Goldberg 2014).
@@ -238,11 +252,18 @@ class Vectors:
         return self._with_words(ids[0], scores[0])
 
     def odd(self, words: Sequence[str]) -> str:
-        """The word that fits the others least: the furthest from the middle of all."""
+        """The word that fits the others least: the lowest cosine with the mean of all."""
+        return self.rank_by_centrality(words)[-1][0]
+
+    def rank_by_centrality(self, words: Sequence[str]) -> Found:
+        """Words with their cosine to the mean of all, the most central first, the odd one last."""
         if len(words) < 3:
             raise UserError(f"The odd one out of {len(words)} words: give three or more.")
         vectors = unit(np.stack([self[word] for word in words]))  # (n, E)
-        return words[int((vectors @ unit(vectors.mean(axis=0))).argmin())]
+        cosines = vectors @ unit(vectors.mean(axis=0))  # (n,)
+        # Of equals the first is the odd one, so it comes last.
+        order = np.argsort(cosines, kind="stable")[::-1]
+        return [(words[i], float(cosines[i])) for i in order.tolist()]
 
     def expand(self, words: Sequence[str], k: int = 10) -> Found:
         """A query and k words near the middle of it, each with its weight (Kuzi et al. 2016).
@@ -287,6 +308,12 @@ class Vectors:
             if form in self.index:
                 return form
         return word if self._can_compose(word) else None
+
+
+def _check_metric(metric: Metric) -> Metric:
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, METRICS)
+    return metric
 
 
 def _cut(text: str) -> list[str]:

@@ -1,11 +1,15 @@
-"""weft vectors neighbours, analogy, convert."""
+"""weft vectors neighbours, analogy, odd, expand, convert."""
 
 import json
 
 import numpy as np
 import pytest
 
-from tests.fixtures.command import fails, ok, says
+import weft
+from tests.fixtures import small
+from tests.fixtures.checkpoints import checkpoint, vocabulary
+from tests.fixtures.command import fails, ok, says, train
+from weft.loading import load_vectors
 from weft.vectors.store import Vectors
 
 WORDS = ["king", "queen", "man", "woman", "日本", "pear"]
@@ -27,7 +31,7 @@ def test_neighbours_of_one_word(file):
 
 def test_neighbours_of_several_words_stand_in_columns(file):
     done = ok("vectors", "neighbours", file, "king", "日本", "-k", 2)
-    assert done.lines == ["KING   日本", "man    pear", "queen  man"]
+    assert done.lines == ["KING 1  日本 5", "man     pear", "queen   man"]
 
 
 def test_neighbours_as_json(file):
@@ -36,6 +40,69 @@ def test_neighbours_as_json(file):
     score = pytest.approx(1 / 2.02**0.5, abs=2e-6)
     assert rows[0] == {"word": "king", "neighbours": [{"word": "man", "score": score}]}
     assert rows[1]["word"] == "日本"
+
+
+def test_neighbours_by_euclidean_distance(file):
+    done = ok("vectors", "neighbours", file, "king", "-k", 2, "--metric", "euclidean")
+    assert done.lines == ["1.0050  man", "1.4142  queen"]
+    says(
+        fails("vectors", "neighbours", file, "king", "--metric", "euclidian"),
+        "Unknown metric 'euclidian'", "Did you mean 'euclidean'?",
+    )  # fmt: skip
+    says(
+        fails("vectors", "neighbours", file, "king", "--metric", "euclidean", "--approximate"),
+        "--approximate searches by cosine. Remove --metric euclidean.",
+    )
+
+
+def test_the_odd_one_out_comes_first(file):
+    done = ok("vectors", "odd", file, "king", "queen", "pear")
+    assert done.lines[0].endswith("  pear")
+    assert len(done.lines) == 3
+    row = json.loads(ok("vectors", "odd", file, "king", "queen", "pear", "--json").out)
+    assert row["odd"] == "pear" == row["words"][0]["word"]
+    says(fails("vectors", "odd", file, "king", "queen"), "odd one out of 2 words", "three or more")
+
+
+def test_a_query_is_expanded(file):
+    done = ok("vectors", "expand", file, "king", "queen", "-k", 1)
+    assert done.lines == ["1.0000  king", "1.0000  queen", "0.4468  man"]
+    row = json.loads(ok("vectors", "expand", file, "king", "nobody", "-k", 1, "--json").out)
+    assert row["query"] == "king nobody"
+    assert [one["word"] for one in row["terms"]] == ["king", "nobody", "man"]
+    says(fails("vectors", "expand", file, "qeen"), "No vector for 'qeen'", "mean 'queen'?")
+
+
+def test_neighbours_in_the_table_of_a_trained_model(tmp_path):
+    ok(*train(small.file(tmp_path), tmp_path / "run"))
+    found = weft.load(tmp_path / "run").engine
+    matrix = found.model.embedders[0].table.weight.detach().numpy()
+    row = found.indexer.tokenizer.vocabulary.index("good")
+    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True).clip(1e-9)
+    cosines = unit @ unit[row]
+    cosines[[0, 1, row]] = -2
+    best = found.indexer.tokenizer.vocabulary[int(cosines.argmax())]
+    done = ok("vectors", "neighbours", tmp_path / "run", "good", "-k", 1)
+    assert done.lines == [f"{cosines.max():.4f}  {best}"]
+    ok("vectors", "convert", tmp_path / "run", tmp_path / "table.vec")
+    assert "<unk>" not in Vectors.load(tmp_path / "table.vec")
+    ok(*train(small.file(tmp_path), tmp_path / "tfidf", recipe="tfidf"))
+    message = fails("vectors", "neighbours", tmp_path / "tfidf", "good")
+    says(message, "A classic model has no embedding table.")
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_neighbours_in_the_table_of_a_checkpoint(family, tmp_path):
+    network, _ = checkpoint(tmp_path / family, family)
+    vectors = load_vectors(tmp_path / family)
+    table = network.get_input_embeddings().weight.detach().numpy()
+    entries = vocabulary(family)
+    mark, inside = ("Ġ", "") if family == "gpt2" else ("", "##")
+    np.testing.assert_array_equal(vectors["bank"], table[entries[f"{mark}bank"]])
+    assert "bank" in ok("vectors", "neighbours", tmp_path / family, "bank", "-k", 3, "--json").out
+    piece = next(e for e in entries if e.startswith(inside) and e.strip("#") == "e")
+    np.testing.assert_array_equal(vectors["##e"], table[entries[piece]])
+    assert not {"[PAD]", "<pad>", "<|endoftext|>"} & set(vectors.words)
 
 
 def test_analogy(file):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
+from weft.cli.vectors.query import File, open_vectors
 from weft.errors import UserError, near_miss
 from weft.storage import write_text
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from weft.vectors.align import Alignment, Precision
     from weft.vectors.evaluate import Analogies, Section, Similarity
     from weft.vectors.store import Vectors
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Word vectors in any known format.")]
 
 
 def evaluate(
@@ -46,11 +45,10 @@ def evaluate(
     from weft.vectors.evaluate import Similarity
     from weft.vectors.evaluate import evaluate as evaluate_list
     from weft.vectors.neighbours import ANALOGY_METHODS
-    from weft.vectors.store import Vectors
 
     chosen = options.choose(method, ANALOGY_METHODS, "analogy method")
     benchmarks = [read(name) for name in lists]  # all of them, before the work
-    vectors = Vectors.load(file)
+    vectors = open_vectors(file)
     found = [
         evaluate_list(vectors, one, method=chosen, max_words=max_words, fold=not case, seed=seed)
         for one in benchmarks
@@ -153,8 +151,6 @@ def plot(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
     """Draw a map of words, and a table of their neighbours."""
-    from weft.vectors.store import Vectors
-
     page = output.lower().endswith((".html", ".htm"))
     if not page and not output.lower().endswith(".svg"):
         raise UserError(f"-o {output}: name a .html page or a .svg picture.")
@@ -166,7 +162,7 @@ def plot(
     query_words = _words(words)
     if words and not query_words:
         raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
-    vectors = Vectors.load(file)
+    vectors = open_vectors(file)
     from weft.report.analysis.projection import MIN_TEXTS, default_methods
     from weft.report.pages import vectors as report
 

@@ -1,9 +1,9 @@
-"""weft vectors neighbours, analogy, convert"""
+"""weft vectors neighbours, analogy, odd, expand, convert"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +14,10 @@ from weft.cli import options
 if TYPE_CHECKING:
     from weft.vectors.store import Found, Vectors
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Word vectors in any known format.")]
+File = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="Word vectors in any known format, or a model folder."),
+]
 Count = Annotated[int, typer.Option("-k", min=1, help="Number of results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")]
 Duplicates = Annotated[
@@ -23,12 +26,7 @@ Duplicates = Annotated[
 
 
 def neighbours(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="Word vectors in any known format; with --texts, a model folder."
-        ),
-    ],
+    file: File,
     words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Query words.")],
     texts: Annotated[
         str, typer.Option(help="Search the texts of this file with a model's sentence vectors.")
@@ -40,30 +38,40 @@ def neighbours(
     approximate: Annotated[
         bool, typer.Option(help="Approximate search with usearch; its index is kept next to FILE.")
     ] = False,
+    metric: Annotated[
+        str, typer.Option(help="cosine, or euclidean for the distance of the vectors as they are.")
+    ] = "cosine",
     duplicates: Duplicates = "error",
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Print the nearest words by cosine; for several words, a table with a column per query.
+    """Print the nearest words; for several words, a table with a column per query.
 
-    With --texts, FILE is a model and the results are texts: `neighbours RUN "A dog runs." --texts
-    corpus.txt`.
+    FILE may be a model: its embedding table is searched. With --texts the results are texts, by
+    the model's sentence vectors: `neighbours RUN "A dog runs." --texts corpus.txt`.
     """
+    from weft.errors import UserError
+    from weft.vectors.neighbours import METRICS
+
+    chosen = options.choose(metric, METRICS, "metric")
+    if chosen != "cosine" and (texts or approximate):
+        other = "--texts" if texts else "--approximate"
+        raise UserError(f"{other} searches by cosine. Remove --metric {metric}.")
     if texts:
         _among_texts(file, words, (texts, text, on_bad_row), k, as_json)
         return
-    vectors = _open_vectors(file, duplicates)
+    vectors = open_vectors(file, duplicates, trust)
     if approximate:
         _graph(vectors, file)
         found = [vectors.neighbours(word, k, approximate=True) for word in words]
     else:
-        found = vectors.neighbour_lists(words, k)
+        found = vectors.neighbour_lists(words, k, chosen)
     if as_json:
         for word, near in zip(words, found, strict=True):
             _say(_object({"word": word}, "neighbours", near))
     elif len(words) == 1:
         _score_texts(found[0])
     else:
-        _table(words, found)
+        _table(vectors, words, found)
 
 
 def analogy(
@@ -75,14 +83,46 @@ def analogy(
     method: Annotated[str, typer.Option(help="add (3CosAdd) or multiply (3CosMul).")] = "add",
     as_json: Json = False,
     duplicates: Duplicates = "error",
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Print the words that are to C what B is to A: `analogy FILE man king woman`."""
     from weft.vectors.neighbours import ANALOGY_METHODS
 
     chosen = options.choose(method, ANALOGY_METHODS, "analogy method")
-    found = _open_vectors(file, duplicates).analogy(a, b, c, k, chosen)
+    found = open_vectors(file, duplicates, trust).analogy(a, b, c, k, chosen)
     if as_json:
         _say(_object({"a": a, "b": b, "c": c, "method": method}, "answers", found))
+    else:
+        _score_texts(found)
+
+
+def odd(
+    file: File,
+    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Three words or more.")],
+    as_json: Json = False,
+    duplicates: Duplicates = "error",
+    trust: options.Trust = [],  # noqa: B006
+) -> None:
+    """Print the odd one out first: the words by their cosine to the mean of all, lowest first."""
+    ranked = open_vectors(file, duplicates, trust).rank_by_centrality(words)[::-1]
+    if as_json:
+        _say(_object({"odd": ranked[0][0]}, "words", ranked))
+    else:
+        _score_texts(ranked)
+
+
+def expand(
+    file: File,
+    words: Annotated[list[str], typer.Argument(metavar="WORD…", help="Words of the query.")],
+    k: Count = 10,
+    as_json: Json = False,
+    duplicates: Duplicates = "error",
+    trust: options.Trust = [],  # noqa: B006
+) -> None:
+    """Print a search query with the words nearest to its mean, each with its weight."""
+    found = open_vectors(file, duplicates, trust).expand(words, k)
+    if as_json:
+        _say(_object({"query": " ".join(words)}, "terms", found))
     else:
         _score_texts(found)
 
@@ -98,15 +138,19 @@ def convert(
     ] = "",
     duplicates: Duplicates = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+    trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Write word vectors in another format: .txt .vec .glove.txt .bin .npz .npy .safetensors."""
+    """Write word vectors in another format: .txt .vec .glove.txt .bin .npz .npy .safetensors.
+
+    Of a model folder, the embedding table is written.
+    """
     from weft.errors import UserError
     from weft.vectors.files import writable
 
     writable(output, format)
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists. Pass --overwrite to replace it.")
-    vectors = _open_vectors(file, duplicates)
+    vectors = open_vectors(file, duplicates, trust)
     vectors.save(output, format)
     typer.echo(f"{output}: {len(vectors):,} words, {vectors.width} dimensions", err=True)
 
@@ -146,13 +190,17 @@ def _among_texts(
             typer.echo(f"{score:.4f}  {' '.join(text.split())}")
 
 
-def _open_vectors(file: Path, duplicates: str) -> Vectors:
-    from weft.vectors.store import Vectors
-
+def open_vectors(file: Path, duplicates: str = "error", trust: Sequence[str] = ()) -> Vectors:
+    """Open a file of word vectors, or the embedding table of a model."""
     choices: tuple[Literal["error", "first"], ...] = ("error", "first")
-    return Vectors.load(
-        file, duplicates=options.choose(duplicates, choices, "choice", "--duplicates")
-    )
+    chosen = options.choose(duplicates, choices, "choice", "--duplicates")
+    if file.is_file():  # without the libraries that a model needs
+        from weft.vectors.store import Vectors
+
+        return Vectors.load(file, duplicates=chosen)
+    from weft.loading import load_vectors
+
+    return load_vectors(file, duplicates=chosen, trust=tuple(trust))
 
 
 def _graph(vectors: Vectors, file: Path) -> None:
@@ -177,12 +225,15 @@ def _score_texts(found: Found) -> None:
         _say(f"{score:.4f}  {word}")
 
 
-def _table(words: list[str], found: list[Found]) -> None:
-    """Collobert et al. (2011), table 7: queries in capitals above their neighbours."""
+def _table(vectors: Vectors, words: list[str], found: list[Found]) -> None:
+    """Collobert et al. (2011), table 7: queries and their index above their neighbours."""
     from rich.cells import cell_len
 
-    pairs = zip(words, found, strict=True)
-    columns = [[word.upper(), *(near for near, _ in lists)] for word, lists in pairs]
+    ranks = [f" {vectors.index[word] + 1}" if word in vectors.index else "" for word in words]
+    columns = [
+        [word.upper() + rank, *(near for near, _ in lists)]
+        for word, rank, lists in zip(words, ranks, found, strict=True)
+    ]
     columns = [[_shown(cell) for cell in column] for column in columns]
     widths = [max(map(cell_len, column)) for column in columns]
     height = max(map(len, columns))

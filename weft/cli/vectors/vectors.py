@@ -10,6 +10,8 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("neighbours")(query.neighbours)
 app.command("analogy")(query.analogy)
+app.command("odd")(query.odd)
+app.command("expand")(query.expand)
 app.command("convert")(query.convert)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(evaluate.align)
