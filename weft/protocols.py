@@ -459,6 +459,7 @@ class Task(Generic[Space]):
     has_references: bool = False  # the metric compares with `find_reference`, not with `target`
     has_target_tokenizer: bool = False  # answers are texts: `text_space` takes their tokenizer
     gives_vectors: bool = False  # there are no answers, only vectors
+    has_boundaries: bool = False  # an answer has a start and an end distribution
 
     @staticmethod
     def infer(settings: Section, examples: "Iterable[Example]") -> dict[str, object]:

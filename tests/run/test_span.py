@@ -1,16 +1,16 @@
 """Answer spans from file to answer: BiDAF and a small BERT, windows, and questions without one."""
 
 import json
-import random
 from dataclasses import replace
 
 import pytest
 
 import weft
 from tests.fixtures.command import command
+from tests.fixtures.span_runs import BIDAF, NAMES, SMALL, TOWNS, bert_span, files, squad
 from weft.compare.detect_task import detect_tasks
 from weft.compare.sentence_scores import ratio_terms, score_sentence
-from weft.config import from_sections, recipe
+from weft.config import recipe
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
@@ -21,59 +21,6 @@ from weft.tasks.classify import Classify
 from weft.tasks.extractive_qa import annotate_passage
 from weft.text.example import GoldAnswers
 from weft.text.read import read
-
-TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra"]
-NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus"]
-SMALL = {
-    "tokenizer.min_count": 1,
-    "train.batch_size": 8, "train.ema_decay": 0, "train.patience": 0, "train.learning_rate": 0.01,
-    "train.schedule": "constant", "train.warmup": 0.0, "train.threads": 1,
-}  # fmt: skip
-BIDAF = {
-    **SMALL,
-    "embedder": [{"kind": "lookup", "width": 11}, {"kind": "character-cnn", "filters": [[3, 5]]}],
-    "pair.hidden": 13, "pair.dropout": 0.0, "head.dropout": 0.0, "train.epochs": 40,
-}  # fmt: skip
-BERT = {
-    "kind": "bert", "hidden": 34, "layers": 2, "heads": 2, "max_positions": 64, "dropout": 0.0,
-    "attention_dropout": 0.0,
-}  # fmt: skip
-
-
-def squad(path, count=23, people=3, none=False):
-    """Who lives where; with `none` every third question is about somebody else."""
-    draw = random.Random(7)
-    paragraphs = []
-    for i in range(count):
-        names = draw.sample(NAMES, people + 1)
-        stranger = names.pop()
-        homes = [(name, draw.choice(TOWNS)) for name in names]
-        passage = "  ".join(f"{name} lives in {town}." for name, town in homes)
-        name, town = homes[i % people]
-        start = passage.index(f"{name} lives") + len(f"{name} lives in ")
-        answers = [{"text": town, "answer_start": start}]
-        silent = none and i % 3 == 0
-        asked = {
-            "id": f"q{i}",
-            "question": f"Where does {stranger if silent else name} live?",
-            "answers": [] if silent else answers,
-            "is_impossible": silent,
-        }
-        paragraphs.append({"context": passage, "qas": [asked]})
-    path.write_text(json.dumps({"data": [{"title": "Homes", "paragraphs": paragraphs}]}))
-    return path
-
-
-def files(path):
-    return {"data.train": str(path), "data.dev": str(path)}
-
-
-def bert_span(path, **changes):
-    sections = dict(recipe("bert-span").sections)
-    sections["embedder"] = BERT
-    sections["tokenizer"] = {"kind": "word", "lowercase": True}
-    changes = {**files(path), **SMALL, "train.epochs": 40, "train.learning_rate": 0.003, **changes}
-    return from_sections(sections, "test").with_values(changes, "test")
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,12 @@ def predict(
     text_pair: options.TextPair = "",
     as_json: options.Json = False,
     every: Annotated[
-        bool, typer.Option("--all", help="With --json: the probability of every label.")
+        bool,
+        typer.Option(
+            "--all",
+            help="With --json: the probability of every label, or of every start and end of an "
+            "answer span.",
+        ),
     ] = False,
     conllu: Annotated[
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
@@ -70,7 +75,8 @@ def predict(
             "instead."
         )
     labels = predictor.class_labels
-    if every and not labels:
+    boundaries = predictor.task.has_boundaries
+    if every and not labels and not boundaries:
         kind = predictor.config["task"]["kind"]
         raise UserError(
             f"--all lists the probability of every label, but a model of the task '{kind}' has no "
@@ -85,9 +91,10 @@ def predict(
     given = _warn_about_long_texts(predictor, rows)
     partly = 0
     drawn = predictor.is_structured and sys.stdout.isatty()
+    wanted = weights or (boundaries and (every or drawn))
     # A bar would run through the drawings.
     with nullcontext(lambda texts: None) if drawn else counting("texts") as count:
-        for (example, sentence), answer in _answers(predictor, given, weights):
+        for (example, sentence), answer in _answers(predictor, given, wanted):
             count(1)
             partly += answer.coverage < 1
             if as_json:
@@ -296,7 +303,8 @@ def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
         seen = answer.structure.to_json()
         if _in_passage(answer):
             start, end = answer.parts[0][:2] if answer.parts else (None, None)
-            return out | {"start": start, "end": end}
+            probs = {"starts": answer.starts, "ends": answer.ends} if answer.starts else {}
+            return out | {"start": start, "end": end, **probs}
         out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}
     return out
 

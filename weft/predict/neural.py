@@ -44,7 +44,7 @@ from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
 from weft.tasks.annotation import CharSpan, Decoded
-from weft.tasks.extractive_qa import PassageWindow, choose_spans
+from weft.tasks.extractive_qa import PassageWindow, boundary_probs, choose_spans
 from weft.tasks.language import LMVocabulary
 from weft.tasks.mlm import EVALUATION_SEED, MaskedLM, MLMStats, MLMVocabulary
 from weft.tasks.tag import join_parts
@@ -94,7 +94,7 @@ class NeuralEngine(Engine):
             return self._fill_masks(inputs)
         pairs = traits.input_kind == "pairs"
         if traits.is_structured:
-            return self._find_spans(inputs) if pairs else self._decode_rows(inputs)
+            return self._find_spans(inputs, parts) if pairs else self._decode_rows(inputs)
         if parts and not pairs:  # offsets in two texts would be ambiguous
             return self._classify_with_weights(inputs)
         return self._classify(inputs)
@@ -122,16 +122,29 @@ class NeuralEngine(Engine):
         merged = _average_windows(logits, rows.rows, len(inputs))
         return EngineOutput(merged, coverage, [tuple(own) for own in parts], read)
 
-    def _find_spans(self, inputs: Sequence[EngineInput]) -> EngineOutput:
-        """Return the best answer span of each passage over all its windows."""
+    def _find_spans(self, inputs: Sequence[EngineInput], parts: bool) -> EngineOutput:
+        """Return the best answer span of each passage over all its windows.
+
+        With `parts`, also the start and end distributions over the passage.
+        """
         rows = self._index(inputs)
         windows = [
             passage_window(self.model, row, _second_text(inputs[row.text]), row.text)
             for row in rows.rows
         ]
-        scores = decode_batches(self.model, rows, self.runtime) if len(rows) else []
         coverage, read = _coverage(rows.rows, len(inputs))
+        if not parts:
+            scores = decode_batches(self.model, rows, self.runtime) if len(rows) else []
+            spans = choose_spans(zip(windows, scores, strict=True), len(inputs))
+            return EngineOutput(spans, coverage, read=read)
+        scores, logits = [None] * len(rows), [np.empty(0)] * len(rows)
+        for chosen, output in forward_batches(self.model, rows, self.runtime):
+            both = zip(output.scores.decode(), output.scores.boundary_logits(), strict=True)
+            for i, (best, own) in zip(chosen.tolist(), both, strict=True):
+                scores[i], logits[i] = best, own
         spans = choose_spans(zip(windows, scores, strict=True), len(inputs))
+        probs = boundary_probs(zip(windows, logits, strict=True), len(inputs))
+        spans = [replace(s, starts=a, ends=b) for s, (a, b) in zip(spans, probs, strict=True)]
         return EngineOutput(spans, coverage, read=read)
 
     def _decode_rows(self, inputs: Sequence[EngineInput]) -> EngineOutput:

@@ -57,6 +57,8 @@ class Predictor:
     def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
         """Return an Answer for each text; with `parts`, also token weights if there are any.
 
+        A model of answer spans then gives the probability of every start and end.
+
         A model of text pairs takes pairs: [("A dog runs.", "A dog sleeps.")].
         """
         _check_list(texts)

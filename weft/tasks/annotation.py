@@ -46,6 +46,9 @@ class Annotation:
     relations: tuple[str, ...] = ()  # one a word
     tree: Tree | None = None  # of constituents, or with a label at every node
     scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
+    # For an answer in a passage: start, end and probability of each token as its first or last.
+    starts: tuple[tuple[int, int, float], ...] = ()
+    ends: tuple[tuple[int, int, float], ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the non-empty fields as plain values."""

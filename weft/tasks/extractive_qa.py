@@ -31,6 +31,7 @@ ANSWER_LABEL = "answer"  # what a drawing marks in a passage
 
 # First and last step; the scores of this span, of none, and of all spans together.
 SpanScores = tuple[int, int, float, float, float]
+TokenProbs = tuple[tuple[int, int, float], ...]  # characters from, up to, probability
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class AnswerSpan:
     nothing: float  # the lowest of "no answer" over the windows; -inf where it is not possible
     prob: float  # of this span among all spans of all windows
     no_answer_prob: float
+    starts: TokenProbs = ()  # of every passage token as the first of an answer, where wanted
+    ends: TokenProbs = ()  # and as the last
 
     @property
     def text(self) -> str:
@@ -105,6 +108,41 @@ def _choose_span(rows: Sequence[tuple[PassageWindow, SpanScores]]) -> AnswerSpan
     )  # fmt: skip
 
 
+def boundary_probs(
+    rows: Iterable[tuple[PassageWindow, np.ndarray]], count: int
+) -> list[tuple[TokenProbs, TokenProbs]]:
+    """Return p(start) and p(end) of every passage token, for each of `count` questions.
+
+    A row has the logits (2, 1+T) of a window, "no answer" first. Softmax runs over all windows of a
+    passage together, as `choose_spans` compares them; a token in several windows has the sum. Each
+    distribution sums to 1, with what "no answer" has where it is possible.
+    """
+    windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in range(count)]
+    for window, logits in rows:
+        windows[window.text].append((window, logits.astype(np.float64)))
+    return [_boundary_probs(each) if each else ((), ()) for each in windows]
+
+
+def _boundary_probs(
+    rows: Sequence[tuple[PassageWindow, np.ndarray]],
+) -> tuple[TokenProbs, TokenProbs]:
+    none = min((logits[:, 0] for _, logits in rows), key=lambda pair: float(pair.sum()))
+    logits = np.concatenate([own[:, 1 : 1 + len(w.spans)] for w, own in rows], axis=1)
+    spans = np.concatenate([window.spans for window, _ in rows])
+    inside = np.isfinite(logits).all(0)
+    if not inside.any():
+        return (), ()
+    places, owners = np.unique(spans[inside], axis=0, return_inverse=True)
+
+    def distribute(row: np.ndarray, nothing: float) -> TokenProbs:
+        probs = np.exp(row - np.logaddexp.reduce([*row, nothing]))
+        sums = np.bincount(owners.reshape(-1), probs, len(places))
+        return tuple((a, b, p) for (a, b), p in zip(places.tolist(), sums.tolist(), strict=True))
+
+    starts, ends = logits[:, inside]
+    return distribute(starts, none[0]), distribute(ends, none[1])
+
+
 @register("task", "span")
 class ExtractiveQA(TextPairTask[QASpace]):
     """The span of a passage that answers a question: extractive question answering.
@@ -118,6 +156,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
     metric = "f1"
     is_structured = True
     has_references = True
+    has_boundaries = True
 
     def __init__(self, no_answer: bool = False, max_answer_tokens: int = 30) -> None:
         if max_answer_tokens < 1:
@@ -224,14 +263,19 @@ class ExtractiveQA(TextPairTask[QASpace]):
         return [self._answer(one, space) for one in scores]
 
     def _answer(self, decoded: AnswerSpan, space: QASpace) -> Answer:
-        probs = (decoded.prob, decoded.no_answer_prob)
-        if self._is_unanswered(decoded, space):
-            seen = annotate_passage(decoded.passage)
-            return Answer("", decoded.no_answer_prob, scores=probs, structure=seen)
-        place = (decoded.start, decoded.end)
-        seen = annotate_passage(decoded.passage, place)
-        part = (*place, decoded.prob)
-        return Answer(decoded.text, decoded.prob, (part,), scores=probs, structure=seen)
+        unanswered = self._is_unanswered(decoded, space)
+        places = () if unanswered else ((decoded.start, decoded.end),)
+        seen = annotate_passage(decoded.passage, *places)
+        prob = decoded.no_answer_prob if unanswered else decoded.prob
+        return Answer(
+            "" if unanswered else decoded.text,
+            prob,
+            tuple((*place, prob) for place in places),
+            scores=(decoded.prob, decoded.no_answer_prob),
+            structure=replace(seen, starts=decoded.starts, ends=decoded.ends),
+            starts=decoded.starts,
+            ends=decoded.ends,
+        )
 
     def _is_unanswered(self, found: AnswerSpan, space: QASpace) -> bool:
         return not found.text or (space.no_answer and found.margin > space.threshold)

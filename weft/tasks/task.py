@@ -46,6 +46,9 @@ class Answer:
     structure: Annotation | None = None  # to draw, where the answer is about the words
     tokens: tuple[tuple[str, float], ...] = ()  # of a generated text, with their probabilities
     blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # candidates, with probabilities
+    # (start, end, probability) of each passage token as the first or last of an answer span.
+    starts: tuple[tuple[int, int, float], ...] = ()
+    ends: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
         value = repr(self.value)

@@ -6,6 +6,7 @@ B rows   T steps   H width of a state   L longest answer
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,6 +48,11 @@ class AnswerSpanOutput:
         both = zip((self.starts, self.ends), (target + 1).unbind(1), strict=True)
         total = torch.stack([F.cross_entropy(s, at, reduction="sum") for s, at in both]).sum()
         return total / 2, len(target)
+
+    def boundary_logits(self) -> np.ndarray:
+        """Return the logits (B, 2, 1+T) of starts and ends on the host."""
+        logits: np.ndarray = torch.stack([self.starts, self.ends], 1).cpu().numpy()
+        return logits
 
     def decode(self) -> list[BestSpan]:
         """Return the highest-scoring span of each row within the length limit."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
-from weft.report.drawings import dependency_svg, tagged_text, terminal, tree_svg
+from weft.report.drawings import boundaries, dependency_svg, tagged_text, terminal, tree_svg
 from weft.tasks.annotation import Annotation
 from weft.text.annotation.trees import Tree
 
@@ -33,7 +33,7 @@ def draw(
             predicted.words, predicted.tags, gold.tags if gold else (), names
         )
     if predicted.kind in ("spans", "answer"):
-        return _draw_spans(predicted, gold, names)
+        return _draw_spans(predicted, gold, names) + _draw_boundaries(predicted)
     if predicted.kind == "arcs":
         return _scrollable(_draw_arcs(predicted, gold))
     if predicted.tree is None:  # of an empty text
@@ -50,13 +50,7 @@ def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Tex
     if predicted.kind == "tags":
         return terminal.draw_tags(predicted.words, predicted.tags, gold.tags if gold else ())
     if predicted.kind in ("spans", "answer"):
-        text = _running_text(predicted, gold)
-        if gold is None or set(gold.spans) == set(predicted.spans):
-            return terminal.draw_entities(text, predicted.spans)
-        span_pair, gold_span_pair = ((predicted.spans, gold.spans), (gold.spans, predicted.spans))
-        return _stack_lines(
-            terminal.draw_entities(text, *span_pair), terminal.draw_entities(text, *gold_span_pair)
-        )
+        return _draw_spans_terminal(predicted, gold)
     if predicted.kind == "arcs":
         gold_arcs = (gold.heads, gold.relations) if gold else ()
         return terminal.draw_dependencies(
@@ -151,6 +145,26 @@ def _draw_spans(predicted: Annotation, gold: Annotation | None, names: Sequence[
     return tree_svg.side_by_side(
         drawing, tagged_text.draw_entities(text, gold.spans, predicted.spans, labels)
     )
+
+
+def _draw_spans_terminal(predicted: Annotation, gold: Annotation | None) -> "Text":
+    text = _running_text(predicted, gold)
+    if gold is None or set(gold.spans) == set(predicted.spans):
+        out = terminal.draw_entities(text, predicted.spans)
+    else:
+        both = ((predicted.spans, gold.spans), (gold.spans, predicted.spans))
+        out = _stack_lines(*(terminal.draw_entities(text, *pair) for pair in both))
+    if not predicted.starts:
+        return out
+    strips = boundaries.draw_boundaries_terminal(predicted.text, predicted.starts, predicted.ends)
+    return out.append("\n").append_text(strips)
+
+
+def _draw_boundaries(predicted: Annotation) -> Markup:
+    """Draw the start and end distributions of an answer, if it has them."""
+    if not predicted.starts:
+        return Markup("")
+    return boundaries.draw_boundaries(predicted.text, predicted.starts, predicted.ends)
 
 
 def _draw_arcs(predicted: Annotation, gold: Annotation | None) -> Markup:
