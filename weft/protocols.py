@@ -334,6 +334,11 @@ class LanguageModelDecoder(Decoder):
     reads_subtokens: bool = False  # of each token, beside its id
     max_subtokens: int = 0
 
+    @property
+    def input_layer(self) -> "nn.Module":
+        """The module whose last T outputs are the vectors of the input steps, (B, T, E)."""
+        raise NotImplementedError
+
     def __call__(self, ids: "Padded") -> "Tensor":
         """Return the logits (B, T, V) of the word after every step."""
         raise NotImplementedError
@@ -624,6 +629,21 @@ class ClassicModel:
     ) -> "Iterator[Decoded]":
         """Yield the token probabilities of each text; see Engine.likelihoods."""
         raise self._unsupported_error("is not a language model")
+
+    def next_log_probs(
+        self, contexts: "Sequence[np.ndarray]", token: int, space: "LMVocabulary"
+    ) -> "np.ndarray":
+        """Return the log-probability (n,) of one token after each context, ids from the start."""
+        raise self._unsupported_error("is not a language model")
+
+    def label_scores(
+        self, one: "Example", hidden: "np.ndarray", step: int, column: int
+    ) -> "np.ndarray":
+        """Return (M, C) the log-probability of each label of a word while words (M, T) are hidden.
+
+        Labels are in the order of the task's label space; -inf where the rules forbid one.
+        """
+        raise self._unsupported_error("does not label words")
 
     @property
     def ngrams(self) -> "NGram":

@@ -86,14 +86,14 @@ def test_a_page_without_a_chain_has_no_table_of_one(models, tmp_path):
     assert html.count('class="strip"') == html.count('<div class="tagged">') == 3
 
 
-def test_a_crf_on_features_is_drawn_but_not_weighed(models, tmp_path):
+def test_a_crf_on_features_is_drawn_and_weighed(models, tmp_path):
     pytest.importorskip("pycrfsuite")
     ok("train", "--recipe", "crf", "--train", models / "a.conll", "-o", tmp_path / "crf")
     assert "[Bo Lee PER]" in ok("explain", tmp_path / "crf", TEXT, "-o", tmp_path / "p.html").out
     page = (tmp_path / "p.html").read_text("utf-8")
-    says(page, "Bo Lee", "No word importance here: only neural models support it")
-    told = fails("explain", tmp_path / "crf", TEXT, "--word", 2)
-    assert "do not fit: words are weighed only in neural models. Omit them" in told
+    says(page, "Bo Lee", "Word importance", "shapley", "Faithfulness", "words masked in random")
+    says(ok("explain", tmp_path / "crf", TEXT, "--word", 2).out, "2 Lee  I-PER")
+    says(fails("explain", tmp_path / "crf", TEXT, "--method", "linear"), "occlusion, shapley")
 
 
 def test_mistakes(models, shared):
@@ -104,5 +104,5 @@ def test_mistakes(models, shared):
         "does not fit this model: it has no attention weights",
     )
     told = fails("explain", shared / "bag", "good film", "--word", "1")
-    assert "--word is for models that label words" in told
+    assert "--word does not fit this model: it has one answer" in told
     assert "no such file" in fails("explain", models / "ner", "missing.conllu")

@@ -247,16 +247,19 @@ def test_a_record_is_explained_slot_by_slot(tmp_path):
 
 
 def test_methods_by_what_there_is(rnn, gpt):
-    assert methods(rnn) == ("occlusion", "attention")
-    assert methods(gpt) == ()
+    gradients = ("integrated-gradients", "gradient-input")
+    assert methods(rnn) == ("occlusion", *gradients, "attention")
+    assert methods(gpt) == (*gradients, "occlusion", "attention")
     found = run_explain(rnn, [Example(TEXT, "C B A"), Example("b")])
-    assert set(found.explanations) == {"occlusion", "attention"}
+    assert set(found.explanations) == {"occlusion", *gradients, "attention"}
     weights = [word.weight for word in found.explanations["attention"][0].words]
     assert sum(weights) == pytest.approx(1.0, abs=1e-5)
     assert found.wrong(0) == (found.first[0].answer.value != "C B A")
-    with pytest.raises(UserError, match="for one that generates text, it traces the generation"):
+    with pytest.raises(UserError, match="or scores or generates text, call"):
         explain(rnn, [TEXT])
-    with pytest.raises(UserError, match="--word, --column and --target do not fit a model that"):
+    with pytest.raises(
+        UserError, match="--word does not fit this model: its whole generated answer"
+    ):
         run_explain(rnn, [Example(TEXT)], word="a")
 
 

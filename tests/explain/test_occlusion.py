@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.explain import explain, occlusion
+from weft.explain import explain, perturb
 from weft.explain.explanation import make_target
 
 TEXT = "the film, with bad plot, was good"
@@ -37,7 +37,7 @@ def test_of_a_long_text_neighbours_go_together(trained, monkeypatch):
     predictor = trained("tfidf")
     asked = []
     predict = predictor.engine.predict
-    monkeypatch.setattr(occlusion, "MAX_REMOVALS", 3)
+    monkeypatch.setattr(perturb, "MAX_REMOVALS", 3)
     monkeypatch.setattr(
         predictor.engine, "predict", lambda t, **k: (asked.append(len(t)), predict(t, **k))[1]
     )

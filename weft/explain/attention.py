@@ -265,6 +265,28 @@ def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
     return final
 
 
+def state_flow(model: EncoderModel, source: Padded) -> Tensor:
+    """(B, T, T) how much of the state of each step came from each token, by attention rollout."""
+    size = source.data.shape[1]
+    flow = torch.eye(size, device=source.data.device).expand(len(source), -1, -1)
+    if isinstance(model.encoder, TransformerEncoder):
+        embedded = model.embed(source)
+        if isinstance(model, JointPairModel) and source.second is not None:
+            embedded = model.pair(embedded)
+        front = model.encoder.leading
+        whole = rollout(model.encoder.attention_weights(embedded), model.encoder(embedded).mask)
+        flow = whole[:, front:, front:]
+    if has_embedder_attention(model):
+        flow = flow @ embedder_rollout(only_network(model), source)
+    return flow
+
+
+def has_state_attention(model: EncoderModel) -> bool:
+    """Return True if `state_flow` says something: the states attend to tokens."""
+    looks = isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
+    return looks and not model.traits.is_bi_encoder
+
+
 def only_network(model: EncoderModel) -> Contextual:
     """Return the pre-trained network of a model that has one."""
     network = model.embedders[0]

@@ -30,16 +30,26 @@ class WordWeight:
 class ExplainedWord:
     """The explained word, or the root of a tree, with its prediction and the alternatives."""
 
-    step: int  # the word's number, from 0; -1 the whole tree
+    step: int  # the word's number, from 0; -1 a whole tree, a bracket or an answer
     name: str  # the word itself
     column: str  # what is said of it: upos, head, label …
     predicted: str
     probs: tuple[tuple[str, float], ...]  # of what is said, then of the rest, falling
     gold: str = ""  # what is right, where that is known
     start: int = -1  # where the word begins in the text of the explanation
+    span: tuple[int, int] | None = None  # of a bracket: its words, from and up to
+
+    @property
+    def title(self) -> str:
+        """The word in quotation marks; what is no part of the text by its name."""
+        return f"“{self.name}”" if self.step >= 0 or self.span else self.name.capitalize()
 
     def to_json(self) -> dict[str, object]:
-        out = {"number": self.step + 1, "word": self.name, "column": self.column}
+        out: dict[str, object] = {
+            "number": self.step + 1, "word": self.name, "column": self.column,
+        }  # fmt: skip
+        if self.span:
+            out["span"] = [self.span[0] + 1, self.span[1]]
         right = {"gold": self.gold} if self.gold else {}
         return {**out, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
 

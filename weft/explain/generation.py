@@ -90,7 +90,7 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
             head.decoder.step, output.scores.start(), head.bos, ids
         )  # (T, V)
         looks = _cross_attention(head, output.states, ids)
-    name = _token_namer(_vocabulary(predictor), head.eos, rows[0].words)
+    name = token_namer(_vocabulary(predictor), head.eos, rows[0].words)
     spans = rows[0].spans
     if vectors:
         read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
@@ -120,7 +120,7 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
         with torch.inference_mode():
             logps, looks = _score_text(lm_head(engine.model), ids, engine.runtime.device)
     vocabulary = _vocabulary(predictor)
-    name = _token_namer(vocabulary, vocabulary.size[2])
+    name = token_namer(vocabulary, vocabulary.size[2])
     tokens = _trace_tokens(ids, probs, logps, name, scored.places)
     return GenerationTrace(tokens, attention=looks, scored=True)
 
@@ -133,17 +133,15 @@ def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[in
     for rows, source in engine.batches(texts):
         with torch.inference_mode():
             scores = engine.model.run(source).scores
-            sums = _sequence_log_prob(
-                head.decoder.step, scores.start(), head.bos, answer, len(rows)
-            )
+            sums = sequence_log_prob(head.decoder.step, scores.start(), head.bos, answer, len(rows))
         for row, value in zip(rows, sums.tolist(), strict=True):
             if np.isnan(out[row.text]):  # of a long text, the first window
                 out[row.text] = value / max(len(answer), 1)
     return out
 
 
-def answer_ids(predictor: Predictor, text: str) -> list[int]:
-    """The tokens of the answer to a text as read, with the one that ended it if one did."""
+def answer_ids(predictor: Predictor, text: str | Example) -> list[int]:
+    """The tokens of the answer to a text or matrix as read, with the one that ended it."""
     (answer,) = predictor.engine.predict([text]).scores
     assert isinstance(answer, Decoded)
     ended = len(answer.probs) > len(answer.table)
@@ -216,7 +214,7 @@ def _next_token_log_probs(
     return torch.stack(rows).cpu().numpy() if rows else np.zeros((0, 0), np.float32)
 
 
-def _sequence_log_prob(
+def sequence_log_prob(
     step: DecoderStep, state: State, first: int, ids: Sequence[int], batch: int
 ) -> Tensor:
     """Return the log-probability (B,) of one sequence after each source."""
@@ -258,8 +256,16 @@ def _score_text(
     head: LanguageModelHead, ids: Sequence[int], device: torch.device
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return log-probabilities (T, V) before each token, and a Transformer's attention."""
-    decoder, seen = head.decoder, list(ids)[: head.row_steps]
+    seen = list(ids)[: head.row_steps]
     source = Padded.from_rows([[head.bos, *seen[:-1]] if seen else []]).to(device)
+    features, caught = catch_attention(head, source)
+    logps = head.decoder.words.logits(features)[0].float().log_softmax(-1).cpu().numpy()
+    return logps, torch.stack(caught).float().cpu().numpy() if caught else None
+
+
+def catch_attention(head: LanguageModelHead, source: Padded) -> tuple[Tensor, list[Tensor]]:
+    """Return features (1, T, F) of a text, and the attention (N, T, T) of each layer."""
+    decoder = head.decoder
     caught: list[Tensor] = []
 
     def catch(block: TransformerBlock, inputs: tuple[Tensor, ...]) -> None:
@@ -269,15 +275,13 @@ def _score_text(
     blocks = decoder.blocks if isinstance(decoder, TransformerDecoder) else ()
     hooks = [block.register_forward_pre_hook(catch) for block in blocks]
     try:
-        features = decoder.features(source)  # (1, T, F)
+        return decoder.features(source), caught
     finally:
         for hook in hooks:
             hook.remove()
-    logps = decoder.words.logits(features)[0].float().log_softmax(-1).cpu().numpy()
-    return logps, torch.stack(caught).float().cpu().numpy() if caught else None
 
 
-def _token_namer(
+def token_namer(
     space: TargetVocabulary, last: int, copied: Sequence[str] = ()
 ) -> Callable[[int], str]:
     """Return a function that formats a token for display."""

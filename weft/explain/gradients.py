@@ -6,6 +6,8 @@ B rows   T steps   E embedding width   C scores   S points on the path
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +18,14 @@ from weft.batch.indexer import Row
 from weft.embed.contextual import TransformerEmbedder
 from weft.explain.explanation import Target
 from weft.explain.words import TokenWeight, token_offsets
-from weft.model import EncoderModel
+from weft.model import EncoderModel, Model
 from weft.predict.neural import NeuralEngine
 from weft.predict.output import EngineInput
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 MAX_BATCH_STEPS = 16384  # of the rows that go through the model together, with their gradients
 
-ScoreFunction = Callable[[EncoderModel, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
+ScoreFunction = Callable[[Any, Padded], Tensor]  # embedded steps (B, T, E) -> (B, C)
 
 
 def token_weights(
@@ -44,12 +46,8 @@ def token_weights(
         table = word_table(model)
         around = _find_special_tokens(rows, source) if table is not None else None
         bare = mask_with_unknown(source, engine.indexer.tokenizer.unknown, around)
-        with torch.no_grad():
-            embedded = _embed_words(model, table, source)  # (B, T, E)
-            nothing = _embed_words(model, table, bare).data if steps else None  # (B, T, E)
-        directions = torch.from_numpy(wanted).to(embedded.data)  # (B, C)
-        score = score_embedded if table is None else score_word_vectors
-        weights = integrate_gradients(model, embedded, directions, steps, nothing, score)  # (B, T)
+        directions = torch.from_numpy(wanted).to(source.data.device)  # (B, C)
+        weights = attribute_tokens(model, source, bare, directions, steps)  # (B, T)
         if around is not None:
             weights = weights.masked_fill(around, 0)
         for row, values in zip(rows, weights.tolist(), strict=True):
@@ -63,6 +61,28 @@ def token_weights(
         [(start, end, weight / count) for start, end, weight in own]
         for own, count in zip(pieces, windows.tolist(), strict=True)
     ]
+
+
+def attribute_tokens(
+    model: EncoderModel,
+    source: Padded,
+    bare: Padded,
+    directions: Tensor,
+    steps: int,
+    score: ScoreFunction | None = None,
+) -> Tensor:
+    """(B, T) the weight of each step of a source (B, T) for score · direction (B, C).
+
+    Integrated gradients start from the `bare` rows; `steps` 0 is gradient × input.
+    """
+    table, score = word_table(model), score or score_embedded
+    with torch.no_grad():
+        embedded = _embed_words(model, table, source)  # (B, T, E)
+        nothing = _embed_words(model, table, bare).data if steps else None  # (B, T, E)
+    through = score if table is None else partial(score_word_vectors, score=score)
+    return integrate_gradients(
+        model, embedded, directions.to(embedded.data), steps, nothing, through
+    )
 
 
 def word_table(model: EncoderModel) -> nn.Embedding | None:
@@ -91,14 +111,16 @@ def _find_special_tokens(rows: Sequence[Row], source: Padded) -> Tensor:
     return out.to(source.data.device)
 
 
-def score_word_vectors(model: EncoderModel, points: Padded) -> Tensor:
+def score_word_vectors(
+    model: EncoderModel, points: Padded, score: ScoreFunction | None = None
+) -> Tensor:
     """(B, C) the model from the vectors (B, T, E) of its word table on."""
     table = word_table(model)
     assert table is not None
     B, T = points.data.shape[:2]
     numbers = torch.arange(B * T, device=points.data.device).view(B, T)
     with override_by_index(table, points.data):
-        return score_embedded(model, model.embed(replace(points, data=numbers)))
+        return (score or score_embedded)(model, model.embed(replace(points, data=numbers)))
 
 
 @contextlib.contextmanager
@@ -149,7 +171,7 @@ def score_embedded(model: EncoderModel, embedded: Padded) -> Tensor:
 
 
 def integrate_gradients(
-    model: EncoderModel,
+    model: Model,
     embedded: Padded,
     directions: Tensor,
     steps: int,

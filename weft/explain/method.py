@@ -13,11 +13,12 @@ from weft.tasks.task import Answer
 from weft.text.example import PAIR_SEPARATOR, Example
 
 if TYPE_CHECKING:
+    from weft.model import Model
     from weft.predict.neural import NeuralEngine
 
 INTEGRATED, GRADIENT, OCCLUSION = "integrated-gradients", "gradient-input", "occlusion"
-ATTENTION, LINEAR = "attention", "linear"
-METHODS = (INTEGRATED, GRADIENT, OCCLUSION, ATTENTION, LINEAR)
+ATTENTION, LINEAR, SHAPLEY = "attention", "linear", "shapley"
+METHODS = (INTEGRATED, GRADIENT, OCCLUSION, ATTENTION, LINEAR, SHAPLEY)
 
 WordLists = list[tuple[WordWeight, ...]]
 
@@ -25,22 +26,41 @@ WordLists = list[tuple[WordWeight, ...]]
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """Return the methods that fit a model, the default first."""
     engine = predictor.engine
-    if unattributed_task(predictor):
-        return ()
-    if generation_task(predictor):
-        return _generation_methods(predictor)
-    if predictor.is_structured:
-        from weft.explain.token_level import token_methods
-
-        return token_methods(predictor)
     if isinstance(engine, ClassicEngine):
         linear = engine.part.is_linear and not predictor.pairs
-        return (LINEAR, OCCLUSION) if linear else (OCCLUSION,)
-    from weft.explain.attention import has_token_attention
+        return (LINEAR, OCCLUSION) if linear else (OCCLUSION, SHAPLEY)
+    model = cast("NeuralEngine", engine).model
+    if generation_task(predictor) == "seq2seq":
+        from weft.explain.generation import has_cross_attention
 
-    model = cast("NeuralEngine", engine).encoder_model
-    looks = (ATTENTION,) if has_token_attention(model) and not model.traits.is_bi_encoder else ()
-    return (INTEGRATED, GRADIENT, OCCLUSION, *looks)
+        looks = has_cross_attention(predictor)
+        return (OCCLUSION, INTEGRATED, GRADIENT, *((ATTENTION,) if looks else ()))
+    looks = _has_attention(predictor, model)
+    return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
+
+
+def _has_attention(predictor: Predictor, model: "Model") -> bool:
+    """Return True if attention says how much the explained answer looked at each token."""
+    from weft.explain.attention import (
+        has_embedder_attention,
+        has_state_attention,
+        has_token_attention,
+    )
+    from weft.model import EncoderModel
+
+    if generation_task(predictor) == "language":
+        from weft.decode.decoders.transformer import TransformerDecoder
+
+        return isinstance(model.head.decoder, TransformerDecoder)
+    assert isinstance(model, EncoderModel)
+    if target_task(predictor) in ("masked", "span"):
+        return has_state_attention(model)
+    if predictor.is_structured:
+        from weft.encode.transformer import TransformerEncoder
+
+        return isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
+    vectors = target_task(predictor) == "embed"  # explained by states, not by the pool
+    return not vectors and has_token_attention(model) and not model.traits.is_bi_encoder
 
 
 def generation_task(predictor: Predictor) -> str:
@@ -49,19 +69,10 @@ def generation_task(predictor: Predictor) -> str:
     return kind if kind in ("seq2seq", "language") else ""
 
 
-def unattributed_task(predictor: Predictor) -> str:
-    """Return the task of a model whose answers are shown without word weights, else ""."""
+def target_task(predictor: Predictor) -> str:
+    """Return the task of a model whose explained quantity is a ScoredTarget, else ""."""
     kind = predictor.config["task"].get("kind", "")
-    return kind if kind in ("masked", "embed", "span") else ""
-
-
-def _generation_methods(predictor: Predictor) -> tuple[str, ...]:
-    """Return the methods that weigh the words of a source."""
-    if generation_task(predictor) == "language" or predictor.engine.input_kind == "vectors":
-        return ()
-    from weft.explain.generation import has_cross_attention
-
-    return (OCCLUSION, ATTENTION) if has_cross_attention(predictor) else (OCCLUSION,)
+    return kind if kind in ("masked", "embed", "span", "language") else ""
 
 
 def explain(
@@ -81,11 +92,11 @@ def explain(
         raise UserError("Explain a list of texts, not a single string.")
     if steps < 1:
         raise UserError(f"steps should be 1 or more, got {steps}.")
-    if predictor.is_structured or generation_task(predictor) or unattributed_task(predictor):
+    if predictor.is_structured or generation_task(predictor) or target_task(predictor):
         raise UserError(
-            "Only answers about a whole text can be explained: a class, classes, a number. For a "
-            "model that labels words, weft.explain.run explains one word at a time; for one that "
-            "generates text, it traces the generation."
+            "explain() takes models with an answer about a whole text: a class, classes, a number. "
+            "For one that labels words, answers questions, or scores or generates text, call "
+            "weft.explain.run.run_explain, which also picks the word."
         )
     method = choose_method(predictor, method)
     answers = predictor(texts)
@@ -114,9 +125,10 @@ def _explain_pairs(
 
     texts = [one.full_text for one in examples]
     seconds = [len(one.text) + len(PAIR_SEPARATOR) for one in examples]
-    if method == OCCLUSION:
+    if method in (OCCLUSION, SHAPLEY):
         read = _read_pairs(predictor, examples, seconds)
-        words = occlusion.word_weights(predictor.engine, texts, read, targets, seconds)
+        weigh = occlusion.word_weights if method == OCCLUSION else occlusion.shapley_weights
+        words = weigh(predictor.engine, texts, read, targets, seconds)
     else:
         engine, points = (
             cast("NeuralEngine", predictor.engine),
@@ -162,10 +174,8 @@ def _add_separator(words: tuple[WordWeight, ...], second: int) -> tuple[WordWeig
 def choose_method(predictor: Predictor, method: str) -> str:
     """Return the method by its name, "" for the default; raise UserError if it does not fit."""
     known = methods(predictor)
-    if not known and method:
-        raise UserError("No attribution method fits this model.")
     if not method:
-        return known[0] if known else ""
+        return known[0]
     if method in known:
         return method
     if method in METHODS:
@@ -180,6 +190,7 @@ def _misfit_reason(method: str) -> str:
     return {
         ATTENTION: "it has no attention weights on its tokens",
         LINEAR: "it is not a linear model of n-grams",
+        SHAPLEY: "sampling is for models without gradients and without linear weights",
     }.get(method, "it has no gradients")
 
 
@@ -192,9 +203,10 @@ def _attribute(
             _all_words(text, sum_by_word(text, part.contributions(text, target.direction)))
             for text, target in zip(texts, targets, strict=True)
         ]
-    if method == OCCLUSION:
+    if method in (OCCLUSION, SHAPLEY):
         read = read_words(predictor, texts)
-        return occlusion.word_weights(predictor.engine, texts, read, targets)
+        weigh = occlusion.word_weights if method == OCCLUSION else occlusion.shapley_weights
+        return weigh(predictor.engine, texts, read, targets)
     engine = cast("NeuralEngine", predictor.engine)
     if method == ATTENTION:
         from weft.explain import attention

@@ -5,14 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.explain.explanation import Target, WordWeight
-from weft.explain.words import Variant, keep_words
+from weft.explain.perturb import HiddenScore, group_words, sample_shapley
+from weft.explain.words import Span, Variant, keep_words
 from weft.predict.predictor import CHUNK_TEXTS
 from weft.protocols import Engine
 from weft.text.example import Example
-
-MAX_REMOVALS = (
-    400  # of one text that are taken out by turns; in a longer one, neighbours go together
-)
 
 
 def word_weights(
@@ -33,12 +30,12 @@ def word_weights(
         spans = [(word.start, word.end) for word in own]
         variants.append(keep_words(text, spans, second))
         variants += [
-            keep_words(text, spans[:i] + spans[j:], second) for i, j in _removal_ranges(len(spans))
+            keep_words(text, spans[:i] + spans[j:], second) for i, j in group_words(len(spans))
         ]
     scores = score_distinct(engine, variants)  # (asked, C)
     out, at = [], 0
     for own, target in zip(words, targets, strict=True):
-        parts = _removal_ranges(len(own))
+        parts = group_words(len(own))
         values = scores[at : at + 1 + len(parts)] @ target.direction
         at += 1 + len(parts)
         falls = values[0] - values[1:]
@@ -52,6 +49,38 @@ def word_weights(
     return out
 
 
+def shapley_weights(
+    engine: Engine,
+    texts: Sequence[str],
+    words: Sequence[Sequence[WordWeight]],
+    targets: Sequence[Target],
+    seconds: Sequence[int] = (),
+) -> list[tuple[WordWeight, ...]]:
+    """The words that were read, each with its sampled Shapley value of scores · direction."""
+    out = []
+    places = seconds or [0] * len(texts)
+    for text, own, target, second in zip(texts, words, targets, places, strict=True):
+        spans = [(word.start, word.end) for word in own]
+
+        score = _score_variants(engine, text, spans, second, target)
+        values = sample_shapley(score, len(own)).tolist()
+        out.append(tuple(WordWeight(w.start, w.end, v) for w, v in zip(own, values, strict=True)))
+    return out
+
+
+def _score_variants(
+    engine: Engine, text: str, spans: Sequence[Span], second: int, target: Target
+) -> HiddenScore:
+    """Return a function from removed words to scores · direction."""
+
+    def score(removed: np.ndarray) -> np.ndarray:
+        kept = [[s for s, gone in zip(spans, row, strict=True) if not gone] for row in removed]
+        logits = score_distinct(engine, [keep_words(text, some, second) for some in kept])
+        return np.asarray(logits @ target.direction)
+
+    return score
+
+
 def score_distinct(engine: Engine, texts: Sequence[Variant]) -> np.ndarray:
     """Return scores (texts, C), in chunks that fit in memory; equal texts are scored once."""
     indices = {text: i for i, text in enumerate(dict.fromkeys(texts))}
@@ -63,9 +92,3 @@ def score_distinct(engine: Engine, texts: Sequence[Variant]) -> np.ndarray:
         assert isinstance(logits, np.ndarray)
         chunks.append(logits)
     return np.concatenate(chunks)[[indices[text] for text in texts]]
-
-
-def _removal_ranges(count: int) -> list[tuple[int, int]]:
-    """Ranges of words that are removed together."""
-    size = max(1, -(-count // MAX_REMOVALS))
-    return [(i, min(i + size, count)) for i in range(0, count, size)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.errors import UserError
 from weft.explain.explanation import Explanation, WordProbs
 from weft.explain.faithfulness import Faithfulness, faithfulness
-from weft.explain.method import choose_method, explain, generation_task, methods, unattributed_task
+from weft.explain.method import choose_method, explain, generation_task, methods, target_task
 from weft.explain.words import Variant
 from weft.metrics.squad import score_answer
 from weft.predict.predictor import Predictor
@@ -17,6 +17,7 @@ from weft.text.example import Example, GoldAnswers
 
 if TYPE_CHECKING:
     from weft.explain.generation import GenerationTrace
+    from weft.explain.targets.target import TargetRequest
 
 ALL_METHODS = "all"
 
@@ -80,33 +81,22 @@ def run_explain(
     Of a model that answers at every word, one `word` of each is explained, by default the least
     certain one, and of several columns of tags one `column`.
     """
-    if not any(example.text.strip() for example in examples):
+    if not any(example.text.strip() or example.vectors is not None for example in examples):
         where = f"{examples[0].file}: " if examples and examples[0].file else ""
         raise UserError(f"{where}there is no text to explain. Give one with at least a word.")
     names = methods(predictor) if method == ALL_METHODS else (choose_method(predictor, method),)
+    _check_options(predictor, word=word, column=column, target=target or "")
+    if target_task(predictor):
+        return _explain_targets(
+            predictor, examples, names, target=target or "", word=word, compare=compare, watch=watch
+        )
     if generation_task(predictor):
-        if word or column or target:
-            raise UserError(
-                "--word, --column and --target do not fit a model that generates text: its whole "
-                "answer is explained. Omit them."
-            )
         return _explain_generation(predictor, examples, names, compare=compare, watch=watch)
-    if unattributed_task(predictor):
-        if word or column or target:
-            raise UserError(
-                "--word, --column and --target do not fit this model: its answers have no word "
-                "weights. Omit them."
-            )
-        return _show_answers(predictor, examples)
     if predictor.is_structured:
-        some = tuple(filter(None, names))
         return _explain_words(
-            predictor, examples, some, target=target or "", compare=compare, word=word,
+            predictor, examples, names, target=target or "", compare=compare, word=word,
             column=column, watch=watch,
         )  # fmt: skip
-    if word or column:
-        what = "--word" if word else "--column"
-        raise UserError(f"{what} is for models that label words; this one has one answer.")
     texts = [example if predictor.pairs else example.text for example in examples]
     explained, faithful = {}, {}
     known: dict[Variant, Answer] = {}
@@ -118,26 +108,82 @@ def run_explain(
     return ExplainRun(examples, explained, faithful)
 
 
-def _show_answers(predictor: Predictor, examples: Sequence[Example]) -> ExplainRun:
-    """Show predictions without word weights; a model of vectors has none."""
-    silent = unattributed_task(predictor) == "embed"
-    if silent and len(examples) > 1:
-        raise UserError(
-            "This model has vectors, not answers. Give one text to see its attention, or "
-            "--contexts WORD to see a word in all texts."
-        )
-    answers = [Answer(None, 0.0)] if silent else predictor(examples)
-    return ExplainRun(
-        examples,
-        {
-            "": [
-                Explanation(e.full_text, a, "", "", ())
-                for e, a in zip(examples, answers, strict=True)
-            ]
-        },
-        {},
-        gold=[_gold_span(predictor, e, a) for e, a in zip(examples, answers, strict=True)],
-    )
+def _check_options(predictor: Predictor, *, word: str, column: str, target: str) -> None:
+    """Raise UserError for an option that has nothing to choose in this model."""
+    task, kind = target_task(predictor), generation_task(predictor)
+    used = {
+        name for name, value in (("word", word), ("column", column), ("target", target)) if value
+    }
+    if kind == "seq2seq":
+        fits, reason = set(), "its whole generated answer is explained"
+    elif task == "embed":
+        fits, reason = set(), "its vector of the whole text is explained"
+    elif task == "span":
+        fits, reason = {"target"}, "its answer span is explained; --target names another"
+    elif task:
+        fits, reason = {"word", "target"}, "it has no columns"
+    elif predictor.is_structured:
+        return
+    else:
+        fits, reason = {"target"}, "it has one answer about the whole text"
+    if wrong := [f"--{name}" for name in ("word", "column", "target") if name in used - fits]:
+        verb = "does" if len(wrong) == 1 else "do"
+        raise UserError(f"{', '.join(wrong)} {verb} not fit this model: {reason}. Omit it.")
+
+
+def _explain_targets(
+    predictor: Predictor,
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    target: str,
+    word: str,
+    compare: bool,
+    watch: Callable[[int], None],
+) -> ExplainRun:
+    """Explain the log-probability of an answer span, a masked word or a token; or a vector."""
+    from weft.explain.targets.target import attribute_target, measure_targets
+
+    examples = [example for example in examples if example.text.strip()]
+    requests = _requests(predictor, examples, word, target)
+    explained, faithful = {}, {}
+    for name in names:
+        explained[name] = [attribute_target(one, name) for one in requests]
+        if compare:
+            faithful[name] = measure_targets(requests, explained[name])
+        watch(len(requests))
+    gold = [
+        _gold_span(predictor, example, one.answer)
+        for example, one in zip(examples, requests, strict=True)
+    ]
+    written: Sequence[GenerationTrace] = ()
+    if target_task(predictor) == "language":
+        from weft.explain.generation import trace_scoring
+
+        written = [trace_scoring(predictor, example.text) for example in examples]
+    return ExplainRun(examples, explained, faithful, gold=gold, written=written)
+
+
+def _requests(
+    predictor: Predictor, examples: Sequence[Example], word: str, target: str
+) -> "list[TargetRequest]":
+    """Return what is explained of each example."""
+    task = target_task(predictor)
+    if task == "span":
+        from weft.explain.targets import answer_span
+
+        return answer_span.requests_of(predictor, examples, target)
+    if task == "masked":
+        from weft.explain.targets import masked_word
+
+        return masked_word.requests_of(predictor, examples, word, target)
+    if task == "embed":
+        from weft.explain.targets import sentence_vector
+
+        return sentence_vector.requests_of(predictor, examples)
+    from weft.explain.targets import next_token
+
+    return next_token.requests_of(predictor, examples, word, target)
 
 
 def _gold_span(predictor: Predictor, example: Example, answer: Answer) -> Annotation | None:
@@ -155,32 +201,19 @@ def _explain_generation(
     compare: bool,
     watch: Callable[[int], None],
 ) -> ExplainRun:
-    """Trace each generated answer, and attribute it to words of the source."""
-    from weft.explain.generation import as_input, trace_generation, trace_scoring
-
-    if generation_task(predictor) == "language":
-        answers = predictor([example.text for example in examples])
-        shown = []
-        for example in examples:
-            shown.append(trace_scoring(predictor, example.text))
-            watch(1)
-        pairs = zip(examples, answers, strict=True)
-        bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
-        return ExplainRun(examples, {"": bare}, {}, written=shown)
+    """Trace each generated answer, and attribute it to words or vectors of the source."""
+    from weft.explain.generation import as_input, trace_generation
     from weft.explain.seq2seq import attribute, measure_faithfulness
 
-    if any(names):  # words are removed from what is read, not from the brackets of a record
+    if predictor.engine.input_kind != "vectors":
+        # Words are removed from what is read, not from the brackets of a record.
         examples = [as_input(predictor, example) for example in examples]
     shown = [trace_generation(predictor, example) for example in examples]
-    if not any(names):  # vectors are no words that could be weighed
-        pairs = zip(examples, predictor(examples), strict=True)
-        bare = [Explanation(e.text, a, "", "", ()) for e, a in pairs]
-        return ExplainRun(examples, {"": bare}, {}, written=shown)
     explained, faithful = {}, {}
     for name in names:
         explained[name] = attribute(predictor, examples, shown, name)
         if compare:
-            faithful[name] = measure_faithfulness(predictor, explained[name])
+            faithful[name] = measure_faithfulness(predictor, examples, explained[name])
         watch(len(examples))
     return ExplainRun(examples, explained, faithful, written=shown)
 
@@ -200,7 +233,6 @@ def _explain_words(
     from weft.explain.token_level import (
         answer_sentences,
         attribute,
-        can_attribute,
         gold_annotation,
         make_request,
         measure_faithfulness,
@@ -211,19 +243,6 @@ def _explain_words(
         raise UserError("These texts have no words that the model reads.")
     kept = [example for example, _ in answered]
     gold = [gold_annotation(predictor, example) for example in kept]
-    if not names or not all(can_attribute(answer) for _, answer in answered):
-        if word or target or column:
-            reason = (
-                "there is no score of a single word here that they could choose"
-                if names
-                else "words are weighed only in neural models"
-            )
-            raise UserError(
-                f"--word, --column and --target do not fit: {reason}. Omit them to draw the "
-                "prediction for the sentence."
-            )
-        bare = [Explanation(e.text, a, "", "", ()) for e, a in answered]
-        return ExplainRun(kept, {"": bare}, {}, gold=gold)
     requested = [
         make_request(predictor, e, a, word=word, column=column, target=target) for e, a in answered
     ]  # fmt: skip

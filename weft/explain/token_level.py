@@ -11,13 +11,15 @@ from typing import cast
 import numpy as np
 import torch
 
-from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError, near_miss, unknown_name
-from weft.explain.attention import has_embedder_attention
 from weft.explain.explanation import ExplainedWord, Explanation, Target, WordProbs, WordWeight
-from weft.explain.faithfulness import Faithfulness, first_words_at, summarise_curves, word_orders
-from weft.explain.method import ATTENTION, GRADIENT, INTEGRATED, OCCLUSION
+from weft.explain.faithfulness import Faithfulness, summarise_curves
+from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
+from weft.explain.perturb import hidden_curves, occlude, sample_shapley
+from weft.explain.targets.bracket import all_spans, bracket_marginals
+from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
+from weft.predict.classic import ClassicEngine
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
@@ -26,10 +28,12 @@ from weft.tasks.tag import Tag
 from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
+from weft.text.annotation.constituents import tree_to_spans
 from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
 
+NO_CONSTITUENT = "no constituent"  # the choice of a span without a bracket
 MAX_LISTED_WORDS = 40  # words of a sentence that a message lists
 
 
@@ -41,23 +45,8 @@ class ExplainRequest:
     answer: Answer
     at: ExplainedWord
     target: Target
-    spot: WordTarget
+    spot: WordTarget | ChainTarget
     probs: WordProbs  # of every word
-
-
-def token_methods(predictor: Predictor) -> tuple[str, ...]:
-    """The methods that can say why a word is answered as it is, the best one first."""
-    if not isinstance(predictor.engine, NeuralEngine):
-        return ()
-    model = predictor.engine.model
-    looks = isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
-    return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
-
-
-def can_attribute(answer: Answer) -> bool:
-    """Return True if an answer has word-level or tree labels that can be attributed."""
-    predicted = answer.structure
-    return predicted is not None and predicted.kind in ("tags", "spans", "arcs", "nodes")
 
 
 def answer_sentences(
@@ -85,53 +74,89 @@ def make_request(
 ) -> ExplainRequest:
     """Make the request to explain one word of a sentence, by default the least certain one.
 
-    A word goes by its number, from 1, or by itself; the target is what is answered unless another
-    choice is named. Of a tree with a label at every node the root is explained.
+    A word goes by its number, from 1, or by itself; a bracket by its words, as in 2-4, or by a word
+    in it. The target is what is answered unless another choice is named. Of a tree with a label at
+    every node the root is explained.
     """
-    requested = _column_choices(predictor, example, answer, column)
-    known = _word_probs(predictor, example, requested)
+    if word and _is_tree(answer):
+        raise UserError(f"This model labels whole trees; there is no word {word} to choose.")
+    requested = _column_choices(predictor, example, answer, column, word)
+    known = requested.probs or _word_probs(predictor, example, requested)
     sure = [dict(each)[name] for each, name in zip(known, requested.predicted, strict=True)]
     place = int(np.argmin(sure))
-    if requested.wanted.what == "label":
-        if word:
-            raise UserError(f"This model labels whole trees; there is no word {word} to choose.")
-        step = -1
+    if requested.spans:
+        wanted = replace(requested.wanted, span=requested.spans[place])
+        step = wanted.span[0]
     else:
+        wanted = requested.wanted
         place = step = find_word(example, word) if word else place
-    here = make_word_target(cast(NeuralEngine, predictor.engine), example, step, requested.wanted)
+        if wanted.what == "label":
+            place, step = int(np.argmin(sure)), -1
+    here = _make_spot(predictor, example, step, wanted)
     names = [requested.names[i] for i in here.choices]
-    wanted = _find_choice(target, names) if target else requested.predicted[place]
-    if wanted not in names:
+    chosen = _find_choice(target, names) if target else requested.predicted[place]
+    if chosen not in names:
         raise UserError(
-            f"Unknown target '{target}' for {_describe_word(example, step)}."
+            f"Unknown target '{target}' for {_describe_word(example, step, wanted)}."
             f"{near_miss(target, names)} "
             f"It can be: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
         )
-    aim = Target(wanted, names.index(wanted), len(names), len(names) == 1)
-    at = ExplainedWord(
-        step, example.words[step] if step >= 0 else "the whole",
-        requested.column, requested.predicted[place],
-        tuple(known[place]), requested.gold[place] if requested.gold else "",
-        text_and_offsets(example)[1][step][0] if step >= 0 else -1,
-    )  # fmt: skip
+    aim = Target(chosen, names.index(chosen), len(names), len(names) == 1)
+    at = _explained_word(example, requested, place, step, wanted, known)
     return ExplainRequest(example, answer, at, aim, here, known)
+
+
+def _explained_word(
+    example: Example,
+    requested: "_ColumnChoices",
+    place: int,
+    step: int,
+    wanted: TargetSpec,
+    known: WordProbs,
+) -> ExplainedWord:
+    bracket = wanted.span if wanted.what == "bracket" else None
+    words = example.words[slice(*bracket)] if bracket else example.words[step : step + 1]
+    name = " ".join(words) if bracket or step >= 0 else "the whole text"
+    return ExplainedWord(
+        -1 if bracket else step, name, requested.column, requested.predicted[place],
+        tuple(known[place]), requested.gold[place] if requested.gold else "",
+        text_and_offsets(example)[1][step][0] if step >= 0 and not bracket else -1, bracket,
+    )  # fmt: skip
+
+
+def _make_spot(
+    predictor: Predictor, example: Example, step: int, wanted: TargetSpec
+) -> WordTarget | ChainTarget:
+    engine = predictor.engine
+    if isinstance(engine, ClassicEngine):
+        return make_chain_target(engine.part, example, step, wanted.column)
+    return make_word_target(cast(NeuralEngine, engine), example, step, wanted)
 
 
 def attribute(requested: ExplainRequest, method: str, steps: int = 50) -> Explanation:
     """Weigh the words of the sentence by one method for the requested target."""
-    here = requested.spot
-    if method == ATTENTION:
-        weights = here.attention()
-    elif method == OCCLUSION:
-        weights = here.occlusion(requested.target)
+    here, target = requested.spot, requested.target
+    count = len(here.words)
+
+    def score(hidden: np.ndarray) -> np.ndarray:
+        return np.asarray(here.scores(hidden) @ target.direction)
+
+    if method == OCCLUSION:
+        weights = occlude(score, count)
+    elif method == SHAPLEY:
+        weights = sample_shapley(score, count)
     else:
-        weights = here.gradients(requested.target, steps if method == INTEGRATED else 0)
+        assert isinstance(here, WordTarget)
+        weights = (
+            here.attention()
+            if method == ATTENTION
+            else here.gradients(target, steps if method == INTEGRATED else 0)
+        )
     text, offsets = text_and_offsets(requested.example)
-    first = here.row.start
     words = tuple(
-        WordWeight(*offsets[first + i], weight) for i, weight in enumerate(weights.tolist())
+        WordWeight(*offsets[here.first + i], weight) for i, weight in enumerate(weights.tolist())
     )  # fmt: skip
-    return Explanation(text, requested.answer, requested.target.name, method, words, requested.at)
+    return Explanation(text, requested.answer, target.name, method, words, requested.at)
 
 
 def measure_faithfulness(
@@ -144,11 +169,11 @@ def measure_faithfulness(
     """Deletion and insertion curves as for whole texts, with words hidden instead of removed."""
     curves = []
     for one, explanation in zip(requested, explanations, strict=True):
-        plan = word_orders(explanation.words, draws, seed)  # (1 + draws) orders
-        gone = np.array([_removal_masks(order) for order in plan])  # (1 + draws, F, T)
-        both = np.stack([gone, ~gone], 1)  # (1 + draws, 2, F, T)
-        probs = one.spot.probs(both.reshape(-1, both.shape[-1]))[:, one.target.index]
-        curves.append(probs.reshape(both.shape[:-1]))
+
+        def prob(hidden: np.ndarray, one: ExplainRequest = one) -> np.ndarray:
+            return np.asarray(one.spot.probs(hidden)[:, one.target.index])
+
+        curves.append(hidden_curves(prob, explanation.words, draws, seed))
     return summarise_curves(explanations[0].method, np.stack(curves), seed)
 
 
@@ -211,6 +236,8 @@ class _ColumnChoices:
     names: Sequence[str]
     predicted: Sequence[str]
     gold: Sequence[str]
+    spans: Sequence[tuple[int, int]] = ()  # of brackets, in place of words
+    probs: WordProbs | None = None  # of each of them
 
 
 def _tag_space(predictor: Predictor) -> TagSpace:
@@ -219,7 +246,7 @@ def _tag_space(predictor: Predictor) -> TagSpace:
 
 
 def _column_choices(
-    predictor: Predictor, example: Example, answer: Answer, column: str
+    predictor: Predictor, example: Example, answer: Answer, column: str, word: str = ""
 ) -> _ColumnChoices:
     predicted, space = answer.structure, _tag_space(predictor)
     assert predicted is not None
@@ -241,11 +268,62 @@ def _column_choices(
         wanted = TargetSpec("relation", heads=predicted.heads)
         relations = right.relations if right else ()
         return _ColumnChoices(name, wanted, space.entries[0], predicted.relations, relations)
-    k -= predicted.kind == "arcs"
+    if predicted.kind == "constituents" and k == 0:
+        return _bracket_choices(predictor, example, predicted, right, word)
+    k -= predicted.kind in ("arcs", "constituents")
     ours, theirs = (_learned_tags(predictor, s, k) if s else [] for s in (predicted, right))
     return _ColumnChoices(
         name, TargetSpec("tag", k), space.entries[space.names.index(name)], ours, theirs
     )
+
+
+def _bracket_choices(
+    predictor: Predictor,
+    example: Example,
+    predicted: Annotation,
+    right: Annotation | None,
+    word: str,
+) -> _ColumnChoices:
+    """The predicted brackets, or the one that `word` names, with their labels."""
+    assert predicted.tree is not None
+    names = (*_tag_space(predictor).entries[0], NO_CONSTITUENT)
+    ours = {(s.start, s.end): s.label for s in tree_to_spans(predicted.tree)}
+    spans = [_find_bracket(example, word, list(ours))] if word else list(ours)
+    spans = spans or [(0, len(example.words))]  # a tree without a bracket: explain that
+    gold: list[str] = []
+    if right is not None and right.tree is not None:
+        theirs = {(s.start, s.end): s.label for s in tree_to_spans(right.tree)}
+        gold = [theirs.get(span, NO_CONSTITUENT) for span in spans]
+    engine = cast(NeuralEngine, predictor.engine)
+    ((_, source),) = engine.batches([example])  # type: ignore[list-item]
+    with torch.no_grad():
+        output = engine.model(source)
+        shares = bracket_marginals(output.head.brackets, output.boundaries).cpu().numpy()
+    table = dict(zip(all_spans(len(example.words)), shares, strict=True))
+    labels = [ours.get(span, NO_CONSTITUENT) for span in spans]
+    probs = [
+        sort_choices(names, table[span].tolist(), label)
+        for span, label in zip(spans, labels, strict=True)
+    ]
+    return _ColumnChoices("constituent", TargetSpec("bracket"), names, labels, gold, spans, probs)
+
+
+def _find_bracket(example: Example, word: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The words of a bracket that is named as FROM-TO, or the smallest one around a word."""
+    first, dash, last = word.partition("-")
+    start, end = parse_integer(first) or 0, parse_integer(last) or 0
+    if dash and 1 <= start <= end <= len(example.words):
+        return start - 1, end
+    at = find_word(example, word)
+    around = [span for span in spans if span[0] <= at < span[1]]
+    if not around:
+        raise UserError(f"No bracket of the tree holds word {at + 1}. Name one as FROM-TO.")
+    return min(around, key=lambda span: span[1] - span[0])
+
+
+def _is_tree(answer: Answer) -> bool:
+    """Return True if the answer is a label at every node of a tree, of which one is explained."""
+    return answer.structure is not None and answer.structure.kind == "nodes"
 
 
 def _learned_tags(predictor: Predictor, predicted: Annotation, column: int) -> list[str]:
@@ -259,22 +337,39 @@ def _learned_tags(predictor: Predictor, predicted: Annotation, column: int) -> l
 
 
 def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoices) -> WordProbs:
-    engine = cast(NeuralEngine, predictor.engine)
+    wanted = requested.wanted
+    table = _probs_by_word(predictor, example, wanted, len(requested.names))
+    table = table[-1:] if wanted.what == "label" else table
+    return [
+        sort_choices(requested.names, word.tolist(), predicted)
+        for word, predicted in zip(table, requested.predicted, strict=True)
+    ]
+
+
+def _probs_by_word(
+    predictor: Predictor, example: Example, wanted: TargetSpec, labels: int
+) -> list[np.ndarray]:
+    """The probabilities (C,) of the choices of every word."""
+    engine = predictor.engine
+    if isinstance(engine, ClassicEngine):
+        return list(chain_probs(engine.part, example, wanted.column, labels))
+    engine = cast(NeuralEngine, engine)
     rows: dict[int, np.ndarray] = {}
     for chosen, source in engine.batches([example]):  # type: ignore[list-item]
         with torch.inference_mode():
-            probs = choice_probs(engine.model(source), requested.wanted).double().cpu().numpy()
+            probs = choice_probs(engine.model(source), wanted).double().cpu().numpy()
         for row, own in zip(chosen, probs, strict=True):
             rows[row.start] = own[: len(row.ids)]
-    table = [word for start in sorted(rows) for word in rows[start]]
-    table = table[-1:] if requested.wanted.what == "label" else table
-    return [
-        sorted(
-            zip(requested.names, word.tolist(), strict=True),
-            key=lambda choice, predicted=predicted: (choice[0] != predicted, -choice[1]),  # type: ignore[misc]
-        )
-        for word, predicted in zip(table, requested.predicted, strict=True)
-    ]
+    return [word for start in sorted(rows) for word in rows[start]]
+
+
+def sort_choices(
+    names: Sequence[str], probs: Sequence[float], predicted: str
+) -> list[tuple[str, float]]:
+    """Return the choices with their probabilities, the predicted one first, then falling."""
+    return sorted(
+        zip(names, probs, strict=True), key=lambda choice: (choice[0] != predicted, -choice[1])
+    )
 
 
 def _find_choice(target: str, names: Sequence[str]) -> str:
@@ -284,10 +379,7 @@ def _find_choice(target: str, names: Sequence[str]) -> str:
     return next((name for name in names if target in name.split(":", 1)), target)
 
 
-def _describe_word(example: Example, step: int) -> str:
+def _describe_word(example: Example, step: int, wanted: TargetSpec) -> str:
+    if wanted.what == "bracket":
+        return f"the bracket {wanted.span[0] + 1}-{wanted.span[1]}"
     return f"word {step + 1}, '{example.words[step]}'" if step >= 0 else "the root"
-
-
-def _removal_masks(order: list[int]) -> list[list[bool]]:
-    """(F, T) the words that are gone at each share."""
-    return [[i in first for i in range(len(order))] for first in first_words_at(order)]

@@ -16,7 +16,7 @@ from weft.batch.indexer import Row
 from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.crf_dp import accumulation_dtype
-from weft.decode.heads.parse import DependencyOutput
+from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
 from weft.encode.transformer import TransformerEncoder
@@ -31,21 +31,24 @@ from weft.explain.gradients import (
     repeat_rows,
     word_table,
 )
+from weft.explain.targets.bracket import FORBIDDEN_SCORE, bracket_scores
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
-WordOutput = TagOutput | DependencyOutput | TreeNodeOutput  # of a head that labels words
-FORBIDDEN_SCORE = -1e4  # of what a chain forbids: as good as -inf, and it has a gradient
+WordOutput = (  # of a head that labels words or spans of them
+    TagOutput | DependencyOutput | TreeNodeOutput | ConstituencyOutput
+)
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The explained choice: a tag of one column, a head, a relation, or a node's label."""
+    """The explained choice: a tag of one column, a head, a relation, a label of a node or span."""
 
-    what: Literal["tag", "head", "relation", "label"]
+    what: Literal["tag", "head", "relation", "label", "bracket"]
     column: int = 0  # of tags
     heads: tuple[int, ...] = ()  # of relations: the head of each word, 0 the root
+    span: tuple[int, int] = (0, 0)  # of a bracket: its words, from and up to
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ class WordTarget:
     wanted: TargetSpec
     choices: tuple[int, ...]  # (C,) the numbers of the choices, without what is forbidden here
     piece: int = 0  # what a hidden word is read as where pieces are read, counted from 1
+
+    @property
+    def first(self) -> int:
+        """The first word of the sentence that is read."""
+        return self.row.start
 
     @cached_property
     def words(self) -> np.ndarray:
@@ -128,23 +136,23 @@ class WordTarget:
         sums = gradients.new_zeros(self.source.data.shape[1])
         return sums.index_add(0, owners[0][inside], gradients[inside]).double().cpu().numpy()
 
-    def occlusion(self, target: Target) -> np.ndarray:
-        """(W,) how far scores · direction falls when each word is hidden."""
-        size = len(self.words)
-        scores = self.scores(np.eye(size + 1, size, -1, dtype=bool)) @ target.direction
-        return scores[0] - scores[1:]
-
     def attention(self) -> np.ndarray:
-        """(W,) how much of the step's state came from each word, by attention rollout."""
+        """(W,) how much of the step's state came from each word, by attention rollout.
+
+        Of a bracket, the mean over the words in it.
+        """
         model, encoder = self.model, self.model.encoder
         weights = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
-        weights[self.step] = 1
+        start, end = (
+            self.wanted.span if self.wanted.what == "bracket" else (self.step, self.step + 1)
+        )
+        weights[start:end] = 1 / (end - start)
         with torch.inference_mode():
             if isinstance(encoder, TransformerEncoder):
                 layers = encoder.attention_weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
-                weights = flow[self.step + front, front:]
+                weights = weights @ flow[front:, front:]
             if has_embedder_attention(model):
                 (inputs,) = model.embedder_inputs(self.source)
                 weights = weights @ word_rollout(only_network(model), inputs)[0]
@@ -188,6 +196,8 @@ def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
     """Return (B, C) logits of the labels of one step; their softmax is the probability."""
     if isinstance(output, TreeNodeOutput):
         return output.labels.data[:, step].float()
+    if isinstance(output, ConstituencyOutput) and wanted.what == "bracket":
+        return bracket_scores(output.head.brackets, output.boundaries, *wanted.span)
     if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs[:, step].float()
     if isinstance(output, DependencyOutput) and wanted.what == "relation":
@@ -213,7 +223,7 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tag_scores(output: TagOutput | DependencyOutput) -> TagOutput:
+def _tag_scores(output: TagOutput | DependencyOutput | ConstituencyOutput) -> TagOutput:
     tags = output if isinstance(output, TagOutput) else output.tags
     assert tags is not None
     return tags

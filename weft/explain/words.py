@@ -50,23 +50,34 @@ def sum_by_word(text: str, tokens: Iterable[TokenWeight]) -> tuple[WordWeight, .
     (a space, "▁") counts for the next word that was read, or the last: nothing of the total is
     lost.
     """
-    spans = word_spans(text)
     ordered = sorted(tokens)
-    if not len(spans) or not ordered:
-        return ()
-    token_spans = np.array([piece[:2] for piece in ordered], np.int32)
-    read = spans[_covered_words(spans, token_spans)]
+    read, owners = own_words(text, np.array([piece[:2] for piece in ordered], np.int32))
     if not len(read):
         return ()
-    owners = align_to_words(token_spans, read)
-    lost = owners < 0
-    following = np.searchsorted(read[:, 0], token_spans[:, 0])
-    owners[lost] = np.minimum(following, len(read) - 1)[lost]
     sums = np.bincount(owners, [piece[2] for piece in ordered], minlength=len(read))
     return tuple(
         WordWeight(start, end, weight)
         for (start, end), weight in zip(read.tolist(), sums.tolist(), strict=True)
     )
+
+
+def own_words(text: str, token_spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words (W, 2) that tokens (T, 2) touch, and the word (T,) of each token.
+
+    The tokens are in the order of the text. Where they touch no word, each has the number -1.
+    """
+    spans = word_spans(text)
+    nothing = np.zeros((0, 2), np.int32), np.full(len(token_spans), -1)
+    if not len(spans) or not len(token_spans):
+        return nothing
+    read = spans[_covered_words(spans, token_spans)]
+    if not len(read):
+        return nothing
+    owners = align_to_words(token_spans, read)
+    lost = owners < 0
+    following = np.searchsorted(read[:, 0], token_spans[:, 0])
+    owners[lost] = np.minimum(following, len(read) - 1)[lost]
+    return read, owners
 
 
 def _covered_words(spans: np.ndarray, token_spans: np.ndarray) -> np.ndarray:

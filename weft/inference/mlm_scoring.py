@@ -24,6 +24,7 @@ class MaskedRow(NamedTuple):
 
     ids: np.ndarray  # (T,)
     steps: list[int]
+    offsets: np.ndarray | None = None  # (T, 2) of the tokens in the text; 0, 0 of special tokens
 
 
 def score_documents(

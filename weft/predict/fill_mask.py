@@ -44,10 +44,13 @@ def fill(
     return filled, coverage
 
 
-def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow, float]]:
+def masked_rows(
+    text: str, indexer: Indexer, where: str, offsets: bool = False
+) -> list[tuple[MaskedRow, float]]:
     """Return the text as rows with masked steps, each with the fraction that is read.
 
-    A text longer than the model's limit becomes one row per blank, centred on it.
+    A text longer than the model's limit becomes one row per blank, centred on it. With `offsets`,
+    rows say where their tokens stand in the text.
     """
     tokenizer, frame = indexer.tokenizer, indexer.frame
     assert tokenizer.mask is not None
@@ -56,16 +59,37 @@ def masked_rows(text: str, indexer: Indexer, where: str) -> list[tuple[MaskedRow
         [chunk for part in parts for chunk in (part, np.array([tokenizer.mask], np.int32))][:-1]
     )
     steps = (np.cumsum([len(part) + 1 for part in parts[:-1]]) - 1).tolist()
+    places = _token_offsets(text, tokenizer) if offsets else None
     size = len(ids) if indexer.limit is None else indexer.limit - frame.num_added()
     leading = len(frame.before)
+
+    def make_row(start: int, stop: int, masked: list[int]) -> MaskedRow:
+        row = frame.wrap(ids[start:stop])[0]
+        if places is None:
+            return MaskedRow(row, masked)
+        around = np.zeros((len(row), 2), np.int32)
+        around[leading : leading + stop - start] = places[start:stop]
+        return MaskedRow(row, masked, around)
+
     if len(ids) <= size:
-        return [(MaskedRow(frame.wrap(ids)[0], [leading + step for step in steps]), 1.0)]
+        return [(make_row(0, len(ids), [leading + step for step in steps]), 1.0)]
     out = []
     for step in steps:
         start = min(max(step - size // 2, 0), len(ids) - size)
-        window = frame.wrap(ids[start : start + size])[0]
-        out.append((MaskedRow(window, [leading + step - start]), size / len(ids)))
+        out.append((make_row(start, start + size, [leading + step - start]), size / len(ids)))
     return out
+
+
+def _token_offsets(text: str, tokenizer: Tokenizer) -> np.ndarray:
+    """Return the offsets (T, 2) of the tokens between the masks, and of the masks."""
+    masks = [found.span() for found in MASK_PATTERN.finditer(text)]
+    starts = [0, *(end for _, end in masks)]
+    parts = tokenizer.encode_batch(MASK_PATTERN.split(text))
+    rows: list[np.ndarray] = []
+    for k, (start, part) in enumerate(zip(starts, parts, strict=True)):
+        rows.append(part.offsets.reshape(-1, 2) + start)
+        rows.append(np.array(masks[k : k + 1], np.int64).reshape(-1, 2))
+    return np.concatenate(rows)
 
 
 def display_word(tokenizer: Tokenizer, word: int) -> str:

@@ -103,6 +103,11 @@ class LinearCRF:
                 out[place] = found[:, row]
         return out
 
+    def label_scores(self, sentences: Sequence[Features], step: int) -> np.ndarray:
+        """(n, C) the log-probability of each label of one word, in sentences of one length."""
+        ((_, own),) = self._group_by_length(sentences)
+        return self._log_marginals(own)[step]
+
     def decode(self, sentences: Sequence[Features]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the best label ids (T,) of each sentence and their probabilities (T,)."""
         out = [(np.zeros(0, np.int64), np.zeros(0))] * len(sentences)
@@ -201,6 +206,10 @@ class LinearCRF:
 
     def _marginals(self, own: np.ndarray) -> np.ndarray:
         """The probability of each label (T, B, C), of emissions (T, B, C)."""
+        return np.asarray(np.exp(self._log_marginals(own)))
+
+    def _log_marginals(self, own: np.ndarray) -> np.ndarray:
+        """The log-probability of each label by forward–backward; -inf where it is forbidden."""
         start, end, step = self._weights()
         left, right = np.empty_like(own), np.empty_like(own)  # (T, B, C)
         left[0], right[-1] = own[0] + start, end
@@ -209,7 +218,7 @@ class LinearCRF:
             right[-1 - t] = _log_sum((right[-t] + own[-t])[:, :, None] + step.T)
         total = _log_sum((left[-1] + end)[:, :, None])[:, 0]  # (B,)
         self._possible(total, len(own))
-        return np.exp(left + right - total[:, None])
+        return np.asarray(left + right - total[:, None])
 
     def _viterbi(self, own: np.ndarray) -> np.ndarray:
         """The best path through each sentence (B, T), of emissions (T, B, C)."""

@@ -30,6 +30,7 @@ from weft.tokens.word_segmenter import WordSegmenter, save
 
 LAYOUT, CUTS = "columns.json", "cuts.json"
 ALL_COLUMNS = "*"
+HIDDEN_WORD = "\ue000"  # stands for a hidden word: in no vocabulary, and of no known shape
 MAX_COLUMN_VALUES = 100  # of a column that "*" takes: the time of a chain grows with their square
 Row = Sequence[Sequence[str]]  # of each word of a sentence: the word and its feature columns
 
@@ -136,6 +137,25 @@ class Tagger(ClassicModel):
             Decoded(table, own, words, offsets)
             for table, own, (words, offsets) in zip(tables, probs, split, strict=True)
         ]
+
+    def label_scores(self, one: Example, hidden: np.ndarray, step: int, column: int) -> np.ndarray:
+        """A hidden word is a word without known features, in every column."""
+        given = self._row(one) if self.columns and self._has_columns(one) else None
+        shown = []
+        for gone in hidden:
+            words = [HIDDEN_WORD if off else w for w, off in zip(one.words, gone, strict=True)]
+            row: Row = [(word,) for word in words]
+            if given is not None:
+                nothing = (HIDDEN_WORD,) * len(given[0])
+                row = [nothing if off else cell for cell, off in zip(given, gone, strict=True)]
+            elif self.columns:
+                bare = Example("", words=tuple(words))
+                row = self._add_columns([bare], [row])[0]
+            shown.append(features(row))
+        found = self.chains[column].label_scores(shown, step)  # (M, C) in the chain's order
+        out = np.full((len(hidden), max(self.numbers[column]) + 1), -np.inf)
+        out[:, self.numbers[column]] = found
+        return out
 
     def _words(self, one: str | Example) -> tuple[tuple[str, ...], Offsets]:
         """Return the words of an example or of a plain text, with their offsets."""

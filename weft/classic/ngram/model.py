@@ -100,6 +100,20 @@ class NGramLM(ClassicModel):
         after = whole[max(len(whole) - self.model.order + 1, 0) :]
         return np.split(scores[len(before) : -1], ends[:-1]), after
 
+    def next_log_probs(
+        self, contexts: Sequence[np.ndarray], token: int, space: "LMVocabulary"
+    ) -> np.ndarray:
+        plain, before = _plain(space), self.first(space)
+        ends = space.lines and token == space.size[2]
+        last = np.array([] if ends else [token], np.int64)
+        rows = [
+            np.concatenate([before, plain[np.append(c, last).astype(np.int64)]]) for c in contexts
+        ]
+        scores = self.model.sentence_scores(rows)
+        return np.array(
+            [own[len(before) + len(c)] for own, c in zip(scores, contexts, strict=True)]
+        )
+
     def first(self, space: "LMVocabulary") -> np.ndarray:
         """Return the token before a text without a start token: a line break, if any."""
         first, last = space.size[1:]

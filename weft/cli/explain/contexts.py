@@ -125,8 +125,9 @@ def show_blanks(console: "Console", one: "Explanation") -> None:
 
 
 def show_silent(console: "Console") -> None:
-    """Print what an embedding-only model can show."""
+    """Print what is explained of a model without answers, and what else it can show."""
     console.print(
-        "This model gives vectors, not answers. -o PAGE.html draws where its heads look; FILE "
-        "--contexts WORD compares a word in many texts."
+        "This model gives vectors, not answers: the words that its vector of the text rests on. "
+        "-o PAGE.html draws where its heads look; FILE --contexts WORD compares a word in many "
+        "texts."
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from weft.explain import Explanation, Faithfulness
+    from weft.explain.explanation import ExplainedWord
     from weft.explain.run import ExplainRun
     from weft.text.example import Example
 
@@ -39,7 +40,10 @@ def explain(
     ] = "",
     word: Annotated[
         str,
-        typer.Option(help="The word to explain, or its number; default: the least certain one."),
+        typer.Option(
+            help="The word, token, bracket (2-4) or blank to explain, by number or by itself; "
+            "default: the least certain one."
+        ),
     ] = "",
     column: Annotated[
         str, typer.Option(help="The column to explain if there are several: upos, head.")
@@ -170,18 +174,16 @@ def _show_annotation(console: "Console", found: "ExplainRun", i: int, close: boo
     annotation = one.answer.structure
     if one.answer.blanks:
         show_blanks(console, one)
-        return
-    if one.answer.value is None:
+    elif one.answer.value is None:
         show_silent(console)
-        return
-    if annotation is not None:
+    elif annotation is not None:
         _show_drawing(console, found, i, listed=close)
-    if one.at is not None:
-        _show_word(console, one)
     elif found.written:
         label = None if wrong is None else wrong.label
         show_text(console, found.written[i], one, label, close=close)
-    elif annotation is None or annotation.kind == "answer":
+    if one.at is not None:
+        _show_word(console, one)
+    elif not found.written and one.answer.value is not None:
         _show_answer(console, one, wrong)
 
 
@@ -217,13 +219,20 @@ def _show_word(console: "Console", one: "Explanation") -> None:
     from rich.text import Text
 
     assert one.at is not None
-    line = Text(f"{one.at.step + 1} {one.at.name}  " if one.at.step >= 0 else "")
+    line = Text(f"{_number_word(one.at)}{one.at.name}  " if one.at.column != "label" else "")
     line.append(one.at.predicted, style="bold").append(f"  {one.sure:.3f}")
     if one.at.gold and one.at.gold != one.at.predicted:
         line.append(f"  labelled {one.at.gold}", style="red")
     if one.target != one.at.predicted:
         line.append(f"  weighed for {one.target}", style="dim")
     console.print(line)
+
+
+def _number_word(at: "ExplainedWord") -> str:
+    """Return the number of a word, or the numbers of the words in a bracket."""
+    if at.span:
+        return f"{at.span[0] + 1}-{at.span[1]} "
+    return f"{at.step + 1} " if at.step >= 0 else ""
 
 
 def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None") -> None:

@@ -76,6 +76,11 @@ class BiLM(nn.Module, LanguageModelDecoder):
         """Return the bytes of each token, counted from 1; 0 is padding."""
         return self.network.characters.subtoken_ids(words)
 
+    @property
+    def input_layer(self) -> nn.Module:
+        """The convolutions over the characters of a word."""
+        return self.network.characters
+
     def start(self, batch: int, device: torch.device | None = None) -> BiLMState:
         """Return the initial state of the forward model: zeros."""
         return self.network.zero_state(batch, 1, device)

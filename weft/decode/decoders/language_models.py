@@ -63,6 +63,11 @@ class FeedForwardLM(nn.Module, LanguageModelDecoder):
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def input_layer(self) -> nn.Module:
+        """The table of word vectors."""
+        return self.words.table
+
     def start(self, batch: int, device: torch.device | None = None) -> Tensor:
         """Return the initial state: no words yet, (B, C-1)."""
         return torch.zeros(batch, self.context - 1, dtype=torch.long, device=device)
@@ -169,6 +174,11 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
+
+    @property
+    def input_layer(self) -> nn.Module:
+        """The table of word vectors."""
+        return self.words.table
 
     def start(self, batch: int, device: torch.device | None = None) -> RecurrentLMState:
         """Return the initial state: zeros."""
@@ -348,6 +358,11 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
             for _ in range(1 if both else 2)
         )
         self.dropout = nn.Dropout(dropout)
+
+    @property
+    def input_layer(self) -> nn.Module:
+        """The table of word vectors."""
+        return self.words.table
 
     def features(self, ids: Padded) -> Tensor:
         """Return features (B, T, F) of every step."""

@@ -474,6 +474,11 @@ class GPT(TransformerDecoder, LanguageModelDecoder):
                 last = name.endswith(("output.weight", "feed_out.weight"))
                 nn.init.normal_(weight, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
 
+    @property
+    def input_layer(self) -> nn.Module:
+        """The table of word vectors."""
+        return self.words.table
+
     def start(
         self, batch: int, device: torch.device | None = None, limit: int = 0
     ) -> TransformerState:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from weft.explain import Explanation, Faithfulness
-from weft.explain.method import unattributed_task
+from weft.explain.method import target_task
 from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
 from weft.report import html
@@ -41,6 +41,7 @@ METHOD_DESCRIPTIONS = {
     "occlusion": "drop in the score when the word is removed",
     "attention": "attention to the word, without a sign for or against",
     "linear": "exact contribution of the word's n-grams to the score",
+    "shapley": "mean rise of the score when the word appears, over random orders",
 }
 
 
@@ -52,10 +53,8 @@ def write(path: Path, study: ExplainRun, predictor: Predictor, *, command: Seque
 def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -> str:
     """Render the whole page."""
     one = study.first[0] if len(study.examples) == 1 else None
-    weighed = bool(next(iter(study.explanations)))
-    descriptions = METHOD_DESCRIPTIONS | (
-        {"occlusion": HIDDEN_OCCLUSION} if weighed and study.first[0].at else {}
-    )
+    hides = bool(study.first[0].at or target_task(predictor))
+    descriptions = METHOD_DESCRIPTIONS | ({"occlusion": HIDDEN_OCCLUSION} if hides else {})
     return html.render(
         "explain.html",
         one=one,
@@ -69,17 +68,14 @@ def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -
                 "faithfulness": study.faithfulness.get(name),
             }
             for name in study.explanations
-            if name
         ],
         strips=[
             (e[0].method, descriptions[e[0].method], highlight_words(e[0]))
             for e in study.explanations.values()
         ]
-        if one and weighed
+        if one
         else [],
-        weighed=weighed,
-        unweighed=_why_unweighed(study, predictor),
-        hidden="masked" if weighed and study.first[0].at else "removed",
+        hidden="masked" if hides else "removed",
         drawing=explain_tokens.draw_answer(one, study, 0) if one else None,
         gold=one is not None and study.right(0) is not None,
         lines=explain_tokens.word_choices(study, 0) if one else [],
@@ -128,18 +124,12 @@ def plot_curves(results: Sequence[Faithfulness], kind: Literal["deletion", "inse
 
 def _explained_quantity(study: ExplainRun, predictor: Predictor) -> str:
     """Return the name of the quantity that falls as words are removed."""
+    if target_task(predictor):
+        vector = target_task(predictor) == "embed"
+        return "the projection on the whole text's vector" if vector else "the probability"
     if study.written:
         return "the mean token probability"
     return "the predicted number" if not predictor.labels else "the probability"
-
-
-def _why_unweighed(study: ExplainRun, predictor: Predictor) -> str:
-    """Return the reason why words have no weights, or ""."""
-    if study.written or unattributed_task(predictor):
-        return ""
-    if predictor.engine.model is not None:
-        return "the prediction for the sentence has no single score to explain"
-    return "only neural models support it"
 
 
 def _generation_details(study: ExplainRun) -> dict[str, object]:
@@ -225,26 +215,26 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
             else ""
         )
         least = f" The least expected token is “{token}”." if token else ""
-        return f"Perplexity {one.answer.value:.3g} per token.{least}"
+        why = ""
+        if one.at is not None and one.words:
+            why = f" For “{one.target}” the model looks at {', '.join(_strongest_words(one))}."
+        return f"Perplexity {one.answer.value:.3g} per token.{least}{why if one.words else ''}"
     if one is not None and one.answer.blanks:
         fitting = ", ".join(f"“{words[0][0]}”" for words in one.answer.blanks)
-        return f"Most probable: {fitting}."
+        return f"Most probable: {fitting}{_because(one)}."
     if one is not None and one.answer.value is None:
-        return "An encoder without a task, and its attention heads."
-    if one is not None and one.answer.structure is not None and isinstance(one.answer.value, str):
-        return f"The model predicts {_describe_answer(one)}."
-    if not method:
-        return "The prediction." if one else f"{len(study.examples):,} predictions."
+        return f"An encoder without a task; its vector rests on the words{_because(one)}."
+    if one is not None and one.answer.structure is not None and one.at is None:
+        return f"The model predicts {_describe_answer(one)}{_because(one)}."
     if one is not None:
         words = ", ".join(_strongest_words(one))
-        because = f", mainly because of {words}" if words else ""
         if one.target not in (
             one.at.predicted if one.at else _format_label(one.answer.value),
             "number",
         ):
             evidence = f"Evidence for {one.target}: {words or 'none'}."
             return f"{_subject(one)} {_describe_answer(one)}. {evidence}"
-        return f"{_subject(one)} {_describe_answer(one)}{because}."
+        return f"{_subject(one)} {_describe_answer(one)}{_because(one)}."
     best = max(study.faithfulness.values(), key=lambda result: result.gain.value)
     verb = "beats" if best.gain.low > 0 else "does not significantly beat"
     return (
@@ -253,6 +243,12 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
         if len(study.faithfulness) > 1
         else f"{len(study.examples):,} texts explained by {method}; it {verb} random order."
     )
+
+
+def _because(one: Explanation) -> str:
+    """Return the clause that names the strongest words, or ""."""
+    words = ", ".join(_strongest_words(one))
+    return f", mainly because of {words}" if words else ""
 
 
 def _strongest_words(one: Explanation) -> list[str]:
@@ -271,9 +267,9 @@ def _strongest_words(one: Explanation) -> list[str]:
 
 def _subject(one: Explanation) -> str:
     """Return the subject of the headline."""
-    if one.at is None or one.at.step < 0:
+    if one.at is None or (one.at.step < 0 and not one.at.span):
         return "The model predicts"
-    return f"For “{one.at.name}” the model predicts"
+    return f"For {one.at.title} the model predicts"
 
 
 def _describe_answer(one: Explanation) -> str:
@@ -319,7 +315,7 @@ def _explained_text(study: ExplainRun, i: int) -> dict[str, object]:
     one, label = study.first[i], study.examples[i].label
     return {
         "says": f"{one.at.name}: {_describe_answer(one)}"
-        if one.at and one.at.step >= 0
+        if one.at and (one.at.step >= 0 or one.at.span)
         else _describe_answer(one),
         "label": one.at.gold if one.at else None if label is None else _format_label(label),
         "wrong": study.wrong(i),
