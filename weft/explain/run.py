@@ -114,6 +114,7 @@ def _check_options(predictor: Predictor, *, word: str, column: str, target: str)
     used = {
         name for name, value in (("word", word), ("column", column), ("target", target)) if value
     }
+    fits: set[str]
     if kind == "seq2seq":
         fits, reason = set(), "its whole generated answer is explained"
     elif task == "embed":
