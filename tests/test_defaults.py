@@ -14,6 +14,7 @@ import typer
 
 import weft
 from weft import registry
+from weft.attend.settings import Attention
 from weft.cli.main import app
 from weft.decode.search.settings import SearchSettings
 from weft.run.data import Data
@@ -22,7 +23,13 @@ from weft.vectors.word2vec import Word2VecSettings as VectorSettings
 
 TABLE = Path(__file__).parent / "fixtures" / "defaults.json"
 REQUIRED = "(required)"
-SECTIONS = {"train": Settings, "data": Data, "generate": SearchSettings, "vectors": VectorSettings}
+SECTIONS = {
+    "train": Settings,
+    "data": Data,
+    "generate": SearchSettings,
+    "vectors": VectorSettings,
+    "attention": Attention,
+}
 
 
 def name_of(value: Any) -> str:

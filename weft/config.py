@@ -27,7 +27,7 @@ NEURAL_SECTIONS = ("tokenizer", "embedder", "encoder", "pool", "head")
 SEQ2SEQ_SECTIONS = ("tokenizer", "embedder", "encoder", "decoder")  # of what answers with a text
 LM_SECTIONS = ("tokenizer", "decoder")  # of a language model
 SETTING_SECTIONS = (
-    *("recipe", "task", *NEURAL_SECTIONS, "pair", "target", "decoder", "generate"),
+    *("recipe", "task", *NEURAL_SECTIONS, "pair", "target", "decoder", "attention", "generate"),
     *("classic", "data", "train"),
 )
 SECTIONS = (
@@ -301,7 +301,7 @@ def _check_sections(sections: Sections, origin: str) -> FilledSections:
     # N-grams are counted of any tokens; all other classic models find words themselves.
     others = [
         n
-        for n in (*NEURAL_SECTIONS, *SEQ2SEQ_SECTIONS, "pair")
+        for n in (*NEURAL_SECTIONS, *SEQ2SEQ_SECTIONS, "pair", "attention")
         if not (n == "tokenizer" and _is_lm(sections))
     ]
     if "classic" in sections and (extra := [n for n in others if n in sections]):

@@ -295,6 +295,11 @@ class Decoder:
     extended_vocab_start: int = 0  # first id of a copied source word; 0: copies none
     sync_free: bool = False  # training never waits for the device, if rows are full
 
+    @classmethod
+    def uses_attention(cls, options: Section) -> bool:
+        """Return True if [attention] applies to a decoder with these options that accepts it."""
+        return True
+
     @property
     def base_decoder(self) -> "Decoder":
         """The decoder without wrappers, such as a pointer-generator."""

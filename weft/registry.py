@@ -62,6 +62,7 @@ DERIVED = {
     "memory_size",
     "frame",
     "modelled",
+    "attention_config",
 }
 ENTRY_POINTS = "weft.parts"  # the group in which other packages declare their parts
 MAX_SHOWN_CHARS = 80  # characters of a value in a message

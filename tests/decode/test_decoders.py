@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from tests.fixtures.attention import MASKS, SCORES, build_spec
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
@@ -23,21 +24,35 @@ SMALL = {
     "bidirectional-lm": {"width": 5, "hidden": 3},
     "elmo": {"width": 5, "hidden": 7, "filters": [[1, 3], [2, 5]], "character_width": 3},
 }
+ATTENDING = ("rnn", "cnn", "transformer", "gpt")
 VARIANTS = [
     {"kind": "rnn", "source": "start", "cell": "rnn", "layers": 2, "dropout": 0.3},
     {"kind": "rnn", "source": "start", "summary": "mean", "tied": True},
     {"kind": "rnn", "source": "every", "cell": "gru", "layers": 2, "summary": "max"},
     {"kind": "rnn", "source": "every", "tied": True},
-    {"kind": "rnn", "score": "dot", "hidden": 6, "cell": "gru"},
-    {"kind": "rnn", "score": "scaled", "hidden": 6, "input_feeding": True, "layers": 2},
-    {"kind": "rnn", "score": "bilinear", "input_feeding": True, "cell": "gru", "dropout": 0.3},
+    *({"kind": kind, "[attention]": {"score": score}} for kind in ATTENDING for score in SCORES),
+    {"kind": "rnn", "[attention]": {"score": "dot"}, "hidden": 6, "cell": "gru"},
+    {"kind": "rnn", "[attention]": {"score": "scaled"}, "input_feeding": True, "layers": 2},
+    {"kind": "rnn", "[attention]": {"score": "bilinear"}, "input_feeding": True, "dropout": 0.3},
+    *(
+        {"kind": kind, "[attention]": {"score": score, **mask}}
+        for kind in ("transformer", "gpt")
+        for score in ("additive", "scaled")
+        for mask in MASKS[2:]
+    ),
     {"kind": "rnn", "input_feeding": True, "coverage": True, "tied": True},
     {"kind": "rnn", "coverage": True, "cell": "rnn", "layers": 2},
     {"kind": "rnn", "attention": "bahdanau", "cell": "gru", "summary": "backward"},
     {"kind": "rnn", "attention": "bahdanau", "layers": 2, "dropout": 0.3, "readout": "tanh"},
     {"kind": "rnn", "attention": "bahdanau", "cell": "rnn", "readout": "state", "tied": True},
     {"kind": "rnn", "attention": "bahdanau", "coverage": True, "layers": 2, "summary": "mean"},
-    {"kind": "rnn", "attention": "bahdanau", "score": "dot", "hidden": 6, "cell": "gru"},
+    {
+        "kind": "rnn",
+        "attention": "bahdanau",
+        "[attention]": {"score": "dot"},
+        "hidden": 6,
+        "cell": "gru",
+    },
     {"kind": "cnn", "kernel": 1, "tied": True, "dropout": 0.0},
     {"kind": "cnn", "kernel": 4, "width": 6},
     {"kind": "transformer", "norm": "post", "tied": False, "activation": "gelu"},
@@ -66,7 +81,7 @@ CASES += [{**SMALL[spec["kind"]], **spec} for spec in VARIANTS]
 
 def build(spec):
     torch.manual_seed(1)
-    return registry.build("decoder", spec, vocabulary_size=V, memory_size=M, directions=2).eval()
+    return build_spec("decoder", spec, vocabulary_size=V, memory_size=M, directions=2).eval()
 
 
 @pytest.fixture(params=CASES, ids=str)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from tests.fixtures.attention import MASKS, SCORES, build_spec
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
@@ -20,7 +21,10 @@ SMALL = {
     "rnn": {"hidden": 3},
     "transformer": {"hidden": 4, "heads": 2, "layers": 1, "feed_forward": 5},
 }
+HEADS = {"kind": "transformer", "hidden": 6, "heads": 3}
 VARIANTS = [
+    *({**HEADS, "[attention]": {"score": score}} for score in SCORES),
+    *({**HEADS, "[attention]": {"score": s, **m}} for s in SCORES[::2] for m in MASKS),
     {"kind": "bag", "hidden": 7, "activation": "tanh"},
     {"kind": "mlp", "hidden": 5, "window": 4, "layers": 1, "activation": "gelu"},
     {"kind": "cnn", "hidden": 3, "widths": [2, 5], "layers": 2, "stride": 2},
@@ -64,7 +68,7 @@ def tree(x):
 
 def build(spec):
     torch.manual_seed(1)
-    return registry.build("encoder", spec, input_size=WIDTH).eval()
+    return build_spec("encoder", spec, input_size=WIDTH).eval()
 
 
 @pytest.fixture(params=CASES, ids=str)

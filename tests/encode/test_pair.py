@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from tests.fixtures.attention import SCORES, build_spec
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
@@ -22,6 +23,11 @@ APART = [
     n for n in sorted(registry.parts("pair")) if registry.find("pair", n).join is not Pair.join
 ]
 VARIANTS = [
+    *({"kind": "esim", "hidden": 3, "[attention]": {"score": score}} for score in SCORES),
+    *(
+        {"kind": "decomposable", "hidden": 7, "intra": True, "[attention]": {"score": score}}
+        for score in SCORES
+    ),
     {"kind": "decomposable", "hidden": 7, "layers": 1, "intra": True, "distances": 2},
     {"kind": "decomposable", "hidden": 7, "null": False},
 ]
@@ -42,7 +48,7 @@ def sample(**how):
 
 def build(spec):
     torch.manual_seed(2)
-    return registry.build("pair", spec, input_size=WIDTH).eval()
+    return build_spec("pair", spec, input_size=WIDTH).eval()
 
 
 @pytest.fixture(params=CASES, ids=str)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from tests.fixtures.attention import SCORES, build_spec
 from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
@@ -15,7 +16,11 @@ H = 6
 LENGTHS = [5, 0, 1, 3]
 VARIANTS = [
     {"kind": "last-attention", "hidden": 5},
-    *({"kind": "attention", "score": score} for score in ("dot", "scaled", "bilinear")),
+    *(
+        {"kind": kind, "[attention]": {"score": score}}
+        for kind in ("attention", "last-attention")
+        for score in SCORES
+    ),
 ]
 # "none" hands the states on, and has nothing to promise.
 CASES = [{"kind": name} for name in sorted(registry.parts("pool")) if name != "none"] + VARIANTS
@@ -23,7 +28,7 @@ CASES = [{"kind": name} for name in sorted(registry.parts("pool")) if name != "n
 
 def build(spec, directions=1):
     torch.manual_seed(1)
-    return registry.build("pool", spec, input_size=H, directions=directions).eval()
+    return build_spec("pool", spec, input_size=H, directions=directions).eval()
 
 
 def sample(extra=0, garbage=0.0):
@@ -141,7 +146,7 @@ def test_last_attention_is_deck_003():
 
 @pytest.mark.parametrize("score", sorted(registry.parts("score")))
 def test_attention_with_a_learned_query(score):
-    pool = build({"kind": "attention", "score": score})
+    pool = build({"kind": "attention", "[attention]": {"score": score}})
     x = sample()
     got, weights = pool(x)
     for i, row in enumerate(x.rows()):
@@ -157,4 +162,4 @@ def test_attention_with_a_learned_query(score):
 
 def test_unknown_score_suggests_a_near_one():
     with pytest.raises(UserError, match=r"Unknown score 'bilinaer'.* Did you mean 'bilinear'"):
-        build({"kind": "attention", "score": "bilinaer"})
+        build({"kind": "attention", "[attention]": {"score": "bilinaer"}})

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft.attend.multihead import masked_attention
 from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
 from weft.kernels.cpu.linear import (
@@ -105,8 +106,8 @@ class PackedBlocks:
 def pack_blocks(blocks: nn.ModuleList, weights: str = "float32") -> PackedBlocks | None:
     """Return packed blocks, or None where the blocks must run unpacked.
 
-    Packing needs fp32 on a CPU and no gradients. The packed weights are cached for as long as the
-    blocks live and their weights do not change.
+    Packing needs fp32 on a CPU, no gradients, and a score with a kernel. The packed weights are
+    cached for as long as the blocks live and their weights do not change.
     """
     if blocks.training or torch.is_grad_enabled():
         return None
@@ -115,6 +116,8 @@ def pack_blocks(blocks: nn.ModuleList, weights: str = "float32") -> PackedBlocks
     if kind != "cpu" or torch.is_autocast_enabled(kind) or not can_pack(weights):
         return None
     if any(part.dtype != torch.float32 for part in parts):
+        return None
+    if not all(block.attention.score.has_kernel for block in blocks):  # type: ignore[union-attr]
         return None
     now = (weights, *((part.data_ptr(), part._version) for part in parts))
     kept = _PACKED.get(blocks)
@@ -130,11 +133,9 @@ class _PackedBlock:
         attention = block.attention
         self.heads, self.norm_first = attention.heads, block.norm_first
         self.norms = PackedNorm(block.attention_norm), PackedNorm(block.feed_norm)
-        projections = (attention.query, attention.key, attention.value)
-        self.qkv = linear(
-            torch.cat([part.weight for part in projections]),
-            torch.cat([part.bias for part in projections]),
-        )
+        weights, biases = zip(*attention.projections(), strict=True)
+        self.qkv = linear(torch.cat(weights), torch.cat(biases))
+        self.pattern = attention.pattern
         self.output = linear(attention.output.weight, attention.output.bias)
         name = activation_name(block.activation)
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)
@@ -156,7 +157,13 @@ class _PackedBlock:
         for group in groups:
             rows = heads[group.start : group.stop].unflatten(0, (group.rows, group.length))
             q, k, v = rows.permute(2, 0, 3, 1, 4)  # each (rows, N, length, K)
-            context = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            if self.pattern.has_kernel:
+                causal = causal or self.pattern.mask == "causal"
+                context = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            else:
+                allowed = self.pattern.mask_steps(group.length, group.length, causal)
+                assert allowed is not None
+                context = masked_attention(q, k, v, allowed)
             contexts.append(context.transpose(1, 2).reshape(-1, projected.shape[1] // 3))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 

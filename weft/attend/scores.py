@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
-from weft.errors import UserError
 from weft.registry import register
 
 # (B, Q, E), (B, S, M) -> (B, Q, S). Scores that decoders use step after step come in two parts as
@@ -86,39 +85,36 @@ class Additive(nn.Module):
 
 @register("score", "dot")
 class Dot(nn.Module):
-    """q·h (Luong et al. 2015)."""
+    """q·h (Luong et al. 2015); a memory of another width than the query is projected to it."""
 
     def __init__(self, query_size: int, memory_size: int):
         super().__init__()
-        _require_equal_widths("dot", query_size, memory_size)
+        self.project = _project_memory(query_size, memory_size)
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
-        return query @ memory.transpose(1, 2)
+        return self.compare(query, self.prepare(memory))
 
     def prepare(self, memory: Tensor) -> Tensor:
-        """Return the memory unchanged, (B, S, E)."""
-        return memory
+        """Return the memory in the width of the query, (B, S, E)."""
+        keys: Tensor = self.project(memory)
+        return keys
 
-    compare = forward
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Score queries against a prepared memory."""
+        return query @ keys.transpose(1, 2)
 
 
 @register("score", "scaled")
-class Scaled(nn.Module):
-    """q·h / √d (Vaswani et al. 2017)."""
+class Scaled(Dot):
+    """q·h / √d (Vaswani et al. 2017); a memory of another width is projected to d."""
 
     def __init__(self, query_size: int, memory_size: int):
-        super().__init__()
-        _require_equal_widths("scaled", query_size, memory_size)
+        super().__init__(query_size, memory_size)
         self.scale = 1 / math.sqrt(query_size)
 
-    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
-        return (query * self.scale) @ memory.transpose(1, 2)
-
-    def prepare(self, memory: Tensor) -> Tensor:
-        """Return the memory unchanged, (B, S, E)."""
-        return memory
-
-    compare = forward
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Score queries against a prepared memory."""
+        return (query * self.scale) @ keys.transpose(1, 2)
 
 
 @register("score", "bilinear")
@@ -143,9 +139,34 @@ class Bilinear(nn.Module):
         return query @ keys.transpose(1, 2)
 
 
-def _require_equal_widths(name: str, query_size: int, memory_size: int) -> None:
-    if query_size != memory_size:
-        raise UserError(
-            f"score '{name}' multiplies query and memory step by step, but they are {query_size} "
-            f"and {memory_size} wide. Make them equal, or use 'bilinear' or 'additive'."
-        )
+@register("score", "trilinear")
+class Trilinear(nn.Module):
+    """w·[q; h; q ⊙ h] (Seo et al. 2017); a memory of another width is projected to that of q."""
+
+    def __init__(self, query_size: int, memory_size: int):
+        super().__init__()
+        self.query = nn.Linear(query_size, 1, bias=False)
+        self.memory = nn.Linear(query_size, 1, bias=False)
+        self.both = nn.Parameter(torch.randn(query_size) / query_size**0.5)
+        self.project = _project_memory(query_size, memory_size)
+
+    def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        return self.compare(query, self.prepare(memory))
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        """Return the memory in the width of the query, (B, S, E)."""
+        keys: Tensor = self.project(memory)
+        return keys
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Score queries against a prepared memory, without the (B, Q, S, 3*E) of the formula."""
+        product = (query * self.both) @ keys.transpose(1, 2)  # (B, Q, S)
+        scores: Tensor = product + self.query(query) + self.memory(keys).transpose(1, 2)
+        return scores
+
+
+def _project_memory(query_size: int, memory_size: int) -> nn.Module:
+    """Return the projection of a memory to the width of the query; none where it has it."""
+    if query_size == memory_size:
+        return nn.Identity()
+    return nn.Linear(memory_size, query_size, bias=False)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.attend.multihead import MultiHeadAttention
+from weft.attend.settings import SELF_ATTENTION, Attention
 from weft.embed.activations import ACTIVATIONS
 from weft.kernels.compile import Compilable
 
@@ -61,11 +62,12 @@ class TransformerBlock(Compilable):
         activation: Literal["gelu", "relu", "gelu-tanh"] = "gelu",
         inner_dropout: bool = True,
         eps: float = 1e-5,
+        attention: Attention = SELF_ATTENTION,
     ):
         super().__init__()
         self.norm_first = norm == "pre"
         inner = dropout if inner_dropout else 0.0
-        self.attention = MultiHeadAttention(hidden, heads, inner)
+        self.attention = MultiHeadAttention(hidden, heads, inner, attention=attention)
         self.attention_norm = nn.LayerNorm(hidden, eps)
         self.feed_in = nn.Linear(hidden, feed_forward)
         self.feed_out = nn.Linear(feed_forward, hidden)

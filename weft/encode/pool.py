@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from weft import registry
 from weft.attend.scores import attend, masked_softmax
+from weft.attend.settings import ADDITIVE_ATTENTION, DOT_ATTENTION, Attention
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.protocols import Pool
@@ -137,14 +138,14 @@ class LastPool(nn.Module, Pool):
 
 @register("pool", "attention")
 class AttentionPool(nn.Module, Pool):
-    """The average under attention to a learned query, scored in any of the four ways."""
+    """The average under attention to a learned query; attention.score is additive by default."""
 
-    def __init__(self, input_size: int, score: str = "additive"):
+    def __init__(self, input_size: int, attention_config: Attention = ADDITIVE_ATTENTION):
         super().__init__()
         self.output_size = input_size
         self.query = nn.Parameter(torch.randn(input_size) / input_size**0.5)
         sizes = {"query_size": input_size, "memory_size": input_size}
-        self.score = registry.build("score", {"kind": score}, **sizes)
+        self.score = registry.build("score", {"kind": attention_config.score}, **sizes)
 
     def forward(self, x: Padded) -> Pooled:
         query = self.query.to(x.data.dtype).expand(len(x), 1, -1)
@@ -154,17 +155,26 @@ class AttentionPool(nn.Module, Pool):
 
 @register("pool", "last-attention")
 class LastAttentionPool(nn.Module, Pool):
-    """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step."""
+    """q_t = tanh(W h_t + b), s_t = softmax(q_t · q_T), Σ s_t h_t, where T is the last real step.
 
-    def __init__(self, input_size: int, hidden: int = 0):
+    Another attention.score than dot takes the place of q_t · q_T.
+    """
+
+    def __init__(
+        self, input_size: int, hidden: int = 0, attention_config: Attention = DOT_ATTENTION
+    ):
         super().__init__()
         self.output_size = input_size
-        self.query = nn.Linear(input_size, hidden or input_size)
+        width = hidden or input_size
+        self.query = nn.Linear(input_size, width)
+        sizes = {"query_size": width, "memory_size": width}
+        self.score = registry.build("score", {"kind": attention_config.score}, **sizes)
 
     def forward(self, x: Padded) -> Pooled:
         queries = self.query(x.data).tanh()  # (B, T, Q)
         last = _select_step(x.with_data(queries), x.lengths - 1)[..., None]  # (B, Q, 1)
-        weights = masked_softmax((queries @ last).squeeze(2), x.mask)  # (B, T)
+        scores = self.score(queries, last.transpose(1, 2))  # (B, T, 1)
+        weights = masked_softmax(scores.squeeze(2), x.mask)  # (B, T)
         summary = weights.to(x.data.dtype)[:, None] @ x.data  # (B, 1, H)
         return summary.squeeze(1), weights
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attend.packed import pack_blocks
+from weft.attend.settings import SELF_ATTENTION, Attention
 from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
@@ -28,6 +29,7 @@ class TransformerEncoder(nn.Module, Encoder):
     be read, None for any number. Embeddings of deviation 1 (lookup's `scale`) match the size of
     the sinusoids. Dropout is where the paper has it, after each part and on the sum of words and
     positions; with `inner_dropout` on attention weights and inside feed-forward layers as well.
+    attention.score and attention.mask (scaled and full without them) hold for every head.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class TransformerEncoder(nn.Module, Encoder):
         dropout: float = 0.1,
         activation: Literal["gelu", "relu"] = "gelu",
         inner_dropout: bool = True,
+        attention_config: Attention = SELF_ATTENTION,
     ):
         super().__init__()
         where = "encoder 'transformer'"
@@ -67,10 +70,11 @@ class TransformerEncoder(nn.Module, Encoder):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             TransformerBlock(
-                hidden, heads, feed_forward or 4 * hidden, norm, dropout, activation, inner_dropout
+                hidden, heads, feed_forward or 4 * hidden, norm, dropout, activation,
+                inner_dropout, attention=attention_config,
             )
             for _ in range(layers)
-        )
+        )  # fmt: skip
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = nn.LayerNorm(hidden) if norm == "pre" else nn.Identity()
 

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from weft import registry
+from weft.attend.settings import build_part, fill_section, find_uses
 from weft.decode.decoders.pointer_generator import PointerGenerator
 from weft.decode.heads import auxiliary_lm
 from weft.decode.heads.lm import LanguageModelHead
@@ -32,10 +33,12 @@ from weft.tokens.vocabulary import PAD, SPECIALS
 NO_POOL = {"kind": "none"}  # no pool: all states go to the head
 # What the model works out itself and passes to constructors; a config may not set it.
 EMBEDDER_DERIVED = ("vocabulary_size",)
-ENCODER_DERIVED = ("input_size",)
-POOL_DERIVED = ("input_size", "directions")
+ENCODER_DERIVED = ("input_size", "attention_config")
+PAIR_DERIVED = ("input_size", "attention_config")
+POOL_DERIVED = ("input_size", "directions", "attention_config")
 HEAD_DERIVED = ("input_size", "outputs", "frame", "modelled")
-DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions")
+DECODER_DERIVED = ("vocabulary_size", "memory_size", "directions", "attention_config")
+ATTENDING = ("encoder", "pair", "pool", "decoder")  # kinds of parts that may use attention
 
 
 def build_model(parts: Section, *, vocabulary_size: int, outputs: OutputSize) -> Model:
@@ -62,11 +65,11 @@ def _build_text_model(
     frame = _frame(embedders)
     width, pair = sum(part.output_size for part in embedders), None
     if "pair" in parts:
-        pair = registry.build("pair", parts["pair"], input_size=width)
+        pair = _build_part(parts, "pair", input_size=width)
         check_segment_marks(pair, frame != NO_SPECIAL_TOKENS)
-    encoder = registry.build("encoder", parts["encoder"], input_size=width)
+    encoder = _build_part(parts, "encoder", input_size=width)
     sizes = {"input_size": encoder.output_size, "directions": encoder.directions}
-    pool = registry.build("pool", parts["pool"], **sizes)
+    pool = _build_part(parts, "pool", **sizes)
     head = registry.build(
         "head", parts["head"],
         input_size=pool.output_size, outputs=outputs, frame=frame, modelled=0,
@@ -91,11 +94,11 @@ def _build_bi_encoder(
         auxiliary_lm.check_auxiliary(embedders, parts, True)
     frame = replace(_frame(embedders), each=True)
     width = sum(part.output_size for part in embedders)
-    encoder = registry.build("encoder", parts["encoder"], input_size=width)
-    pair = registry.build("pair", parts["pair"], input_size=encoder.output_size)
+    encoder = _build_part(parts, "encoder", input_size=width)
+    pair = _build_part(parts, "pair", input_size=encoder.output_size)
     directions = encoder.directions if pair.directions is None else pair.directions
     sizes = {"input_size": pair.output_size, "directions": directions}
-    pool = registry.build("pool", parts["pool"], **sizes)
+    pool = _build_part(parts, "pool", **sizes)
     join = pair.join(pool.output_size)
     if join is not None:
         check_pool(parts["pair"]["kind"], parts["pool"]["kind"])
@@ -118,12 +121,11 @@ def _build_encoder_decoder(
     """Build a model that writes a text about a source."""
     embedders = _embedder_parts(modules)
     width = sum(part.output_size for part in embedders)
-    encoder = registry.build("encoder", parts["encoder"], input_size=width)
+    encoder = _build_part(parts, "encoder", input_size=width)
     sizes = {"input_size": encoder.output_size, "directions": encoder.directions}
     pool = registry.build("pool", NO_POOL, **sizes)
     vocabulary_size, bos, eos = _decoder_outputs(outputs)
-    decoder = registry.build(
-        "decoder", parts["decoder"], vocabulary_size=vocabulary_size,
+    decoder = _build_part(parts, "decoder", vocabulary_size=vocabulary_size,
         memory_size=encoder.output_size, directions=encoder.directions,
     )  # fmt: skip
     if not decoder.reads_source:
@@ -154,18 +156,23 @@ def _build_language_model(parts: Section, outputs: OutputSize) -> Model:
             "reads its own text: gpt, rnn-lm, nnlm or bidirectional-lm; or set task.kind to "
             "'seq2seq'."
         )
-    decoder = registry.build("decoder", parts["decoder"], vocabulary_size=vocabulary_size)
+    decoder = _build_part(parts, "decoder", vocabulary_size=vocabulary_size)
     search = SearchSettings(**parts["generate"])
     head = LanguageModelHead(decoder, search, bos, eos, task["window"], task["overlap"])
     traits = Traits("text", "decoder", is_lm=True, is_structured=True)
     return LanguageModel(parts, traits, {"embedders": nn.ModuleList(), "head": head})
 
 
+def _build_part(parts: Section, kind: str, **derived: object) -> Any:
+    """Build the part of a kind; one that attends gets the settings of [attention]."""
+    return build_part(kind, parts[kind], parts.get("attention", {}), **derived)
+
+
 def _build_embedders(parts: Section, vocabulary_size: int) -> nn.ModuleList:
     """Build the embedders, whose vectors lie side by side."""
     modules = nn.ModuleList(
         registry.build("embedder", spec, vocabulary_size=vocabulary_size)
-        for spec in _embedder_specs(parts)
+        for spec in _specs(parts["embedder"])
     )
     if len(modules) > 1 and any(part.features for part in _embedder_parts(modules)):
         raise UserError("The embedder 'vectors' reads no tokens, so no other can stand beside it.")
@@ -183,9 +190,9 @@ def _decoder_outputs(outputs: OutputSize) -> tuple[int, int, int]:
     return size, bos, eos
 
 
-def _embedder_specs(parts: Section) -> list[Section]:
-    specs = parts["embedder"]
-    return specs if isinstance(specs, list) else [specs]
+def _specs(section: Any) -> list[Section]:
+    """A section that may be a list, as a list."""
+    return section if isinstance(section, list) else [section]
 
 
 def _frame(embedders: Sequence[Embedder]) -> SpecialTokens:
@@ -242,13 +249,30 @@ def _check_sharing(embedders: Sequence[Embedder]) -> None:
 
 def fill(parts: Section) -> dict[str, Any]:
     """The model's sections with every default written in, or a UserError for what does not fit."""
+    filled = _fill_parts(parts)
+    attending = [(kind, spec) for kind in ATTENDING for spec in _specs(filled.get(kind, []))]
+    networks = [
+        f"the embedder '{spec['kind']}'"
+        for spec in _specs(filled.get("embedder", []))
+        if registry.find("embedder", spec["kind"]).has_attention
+    ]
+    attention = fill_section(
+        parts.get("attention", {}), find_uses(attending), "".join(networks[:1])
+    )
+    return {**filled, "attention": attention} if attention else filled
+
+
+def _fill_parts(parts: Section) -> dict[str, Any]:
+    """The sections of parts with every default written in."""
     if "embedder" not in parts and parts.get("task", {}).get("kind") == "language":
         return {
             "task": registry.fill("task", parts["task"], ("tokenizer",)),
             "decoder": registry.fill("decoder", parts["decoder"], DECODER_DERIVED),
             "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
-    specs = [registry.fill("embedder", spec, EMBEDDER_DERIVED) for spec in _embedder_specs(parts)]
+    specs = [
+        registry.fill("embedder", spec, EMBEDDER_DERIVED) for spec in _specs(parts["embedder"])
+    ]
     embedder: object = specs if isinstance(parts["embedder"], list) else specs[0]
     encoder = registry.fill("encoder", parts["encoder"], ENCODER_DERIVED)
     if "decoder" in parts:
@@ -258,9 +282,7 @@ def fill(parts: Section) -> dict[str, Any]:
             "decoder": registry.fill("decoder", parts["decoder"], DECODER_DERIVED),
             "generate": registry.check(SearchSettings, parts.get("generate", {}), "[generate]"),
         }
-    pair = (
-        {"pair": registry.fill("pair", parts["pair"], ("input_size",))} if "pair" in parts else {}
-    )
+    pair = {"pair": registry.fill("pair", parts["pair"], PAIR_DERIVED)} if "pair" in parts else {}
     return {
         "embedder": embedder,
         "encoder": encoder,

@@ -471,7 +471,8 @@ def _check_same_model(folder: Path, full: FilledSections) -> None:
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.
     earlier = resolve_config(configuration.load(path)) if path.is_file() else full
-    for name in ("task", *configuration.NEURAL_SECTIONS, "pair", "target", "decoder", "classic"):
+    others = ("pair", "target", "decoder", "attention", "classic")
+    for name in ("task", *configuration.NEURAL_SECTIONS, *others):
         first, now = ({name: sections.get(name, {})} for sections in (earlier, full))
         if configuration.dumps(first) != configuration.dumps(now):
             raise UserError(

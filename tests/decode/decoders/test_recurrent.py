@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from weft.attend.settings import Attention
 from weft.batch import Padded
 from weft.decode.decoders.recurrent import RecurrentDecoder
 from weft.errors import UserError
@@ -74,7 +75,9 @@ def fit(kind, score, query, step, covered):
 def test_attention_is_its_formula(kind, feeding, coverage):
     if coverage and kind != "additive":
         return
-    decoder = build(cell="gru", score=kind, input_feeding=feeding, coverage=coverage)
+    decoder = build(
+        cell="gru", attention_config=Attention(kind), input_feeding=feeding, coverage=coverage
+    )
     cell = nn.GRUCell(E + (H if feeding else 0), H)
     cell.load_state_dict({k.removesuffix("_l0"): v for k, v in decoder.net.state_dict().items()})
     ids, encoded = words(), memory()
@@ -109,7 +112,7 @@ def test_two_way_memories_start_from_where_each_direction_ends():
 
 
 def test_tied_words_have_one_table():
-    decoder = build(tied=True, hidden=7, score="bilinear")
+    decoder = build(tied=True, hidden=7, attention_config=Attention("bilinear"))
     assert decoder.words.weight is decoder.words.table.weight
     assert [n for n, p in decoder.named_parameters() if len(p) == V] == [
         "words.bias",
@@ -122,9 +125,7 @@ def test_options_that_do_not_go_together():
         build(source="start", input_feeding=True)
     with pytest.raises(UserError, match=r"'coverage' needs source = \"attention\", got 'every'"):
         build(source="every", coverage=True)
-    with pytest.raises(UserError, match=r"'coverage' needs score = \"additive\", got 'dot'"):
-        build(score="dot", coverage=True)
-    with pytest.raises(UserError, match=r"they are 7 and 6 wide. Make them equal"):
-        build(score="dot", hidden=7)
+    with pytest.raises(UserError, match=r"needs attention.score = \"additive\", got 'dot'"):
+        build(attention_config=Attention("dot"), coverage=True)
     with pytest.raises(UserError, match="decoder 'rnn': 'layers' should be at least 1, got 0"):
         build(layers=0)

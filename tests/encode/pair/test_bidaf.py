@@ -35,7 +35,8 @@ def slowly(bidaf, question, passage):
         return net(Padded(x[None], torch.tensor([len(x)]))).data[0]
 
     u, h = read(bidaf.context, question), read(bidaf.context, passage)
-    w = torch.cat([bidaf.passage.weight[0], bidaf.question.weight[0], bidaf.both])
+    score = bidaf.score
+    w = torch.cat([score.query.weight[0], score.memory.weight[0], score.both])
     s = torch.stack([torch.stack([w @ torch.cat([a, b, a * b]) for b in u]) for a in h])
     back = s.max(1).values.softmax(0)
     told = sum(back[t] * h[t] for t in range(len(h)))

@@ -130,6 +130,8 @@ class DecodeGraphs:
 
     def _beams(self, decoder: TransformerDecoder, settings: SearchSettings) -> int:
         """Return the rows per prompt if a kernel supports a pinned cache; else 0."""
+        if not decoder.has_attention_kernel:
+            return 0
         table, width = decoder.words.table.weight, decoder.hidden_size // decoder.heads
         try:
             has_attention = self.can_pin and has_kernel(table.device, table.dtype, width)

@@ -11,16 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft import registry
 from weft.attend.scores import masked_softmax
+from weft.attend.settings import DOT_ATTENTION, Attention
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams
-from weft.decode.search.state import SharedTensor, share, unwrap
+from weft.decode.search.state import PerPrompt, SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions
 from weft.errors import UserError
 from weft.protocols import DecoderState, Seq2SeqDecoder
 from weft.registry import register
 
+LayerKeys = tuple[Tensor, ...]  # (B, S, E) attention keys of every layer
 SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 
 
@@ -31,14 +34,14 @@ class ConvolutionalState(DecoderState):
     past: Tensor  # (B, L, P, H)
     position: Tensor  # (B,) of the next word
     weights: Tensor  # (B, S) attention of the last step
-    keys: SharedTensor  # (B, S, E)
+    keys: LayerKeys | PerPrompt[LayerKeys]
     values: SharedTensor  # (B, S, E)
     mask: SharedTensor  # (B, S)
 
     def per_prompt(self) -> "ConvolutionalState":
         """Return the state with one set of encoder states for all beams of a prompt."""
-        keys, values, mask = share(self.keys), share(self.values), share(self.mask)
-        return replace(self, keys=keys, values=values, mask=mask)
+        keys = PerPrompt(unwrap(self.keys))
+        return replace(self, keys=keys, values=share(self.values), mask=share(self.mask))
 
     @property
     def attention_weights(self) -> Tensor:
@@ -73,7 +76,7 @@ class WeightNormConv(nn.Module):
 class ConvolutionalBlock(nn.Module):
     """A gated causal convolution, attention, and a residual connection."""
 
-    def __init__(self, width: int, hidden: int, kernel: int, dropout: float):
+    def __init__(self, width: int, hidden: int, kernel: int, dropout: float, attention: Attention):
         super().__init__()
         kept = 1 - dropout
         self.past = kernel - 1
@@ -81,30 +84,31 @@ class ConvolutionalBlock(nn.Module):
         self.convolve = WeightNormConv(hidden, 2 * hidden, kernel, 4 * kept)
         self.query = WeightNormConv(hidden, width)
         self.context = WeightNormConv(width, hidden)
+        sizes = {"query_size": width, "memory_size": width}
+        self.score = registry.build("score", {"kind": attention.score}, **sizes)
 
     def forward(
-        self, x: Tensor, past: Tensor, words: Tensor, state: ConvolutionalState
+        self, x: Tensor, past: Tensor, words: Tensor, keys: Tensor, state: ConvolutionalState
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the next layer's input, the inputs to cache (B, P, H) and weights (B, T, S)."""
         joined = torch.cat([past.to(x.dtype), x], dim=1)  # (B, P+T, H)
         gated = F.glu(self.convolve(self.dropout(joined)), dim=2)  # (B, T, H)
         query = (self.query(gated) + words) * SQRT_HALF  # (B, T, E)
-        context, weights = _attend(
-            query, unwrap(state.keys), unwrap(state.values), unwrap(state.mask)
-        )
+        context, weights = self._attend(query, keys, unwrap(state.values), unwrap(state.mask))
         mixed = (gated + self.context(context)) * SQRT_HALF  # (B, T, H)
         return (mixed + x) * SQRT_HALF, joined[:, joined.shape[1] - self.past :], weights
 
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the attention context (B, T, E) and weights (B, T, S)."""
-    scores = fold_beams(query, len(keys)) @ keys.to(query.dtype).transpose(1, 2)
-    weights = masked_softmax(scores, mask[:, None])
-    # A mean of m steps has 1/m of their variance; √m restores it.
-    scale = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
-    context = (weights.to(values.dtype) @ values) * scale
-    shape = query.shape[:2]
-    return context.reshape(*shape, values.shape[2]), weights.reshape(*shape, mask.shape[1])
+    def _attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the attention context (B, T, E) and weights (B, T, S)."""
+        scores = self.score.compare(fold_beams(query, len(keys)), keys.to(query.dtype))
+        weights = masked_softmax(scores, mask[:, None])
+        # A mean of m steps has 1/m of their variance; √m restores it.
+        scale = mask.sum(1).sqrt()[:, None, None].to(values.dtype)
+        context = (weights.to(values.dtype) @ values) * scale
+        shape = query.shape[:2]
+        return context.reshape(*shape, values.shape[2]), weights.reshape(*shape, mask.shape[1])
 
 
 @register("decoder", "cnn")
@@ -113,6 +117,7 @@ class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
 
     If the caller passes the embedded source, attention values are the sum of states and embeddings
     as in the paper; else the states alone. Returned weights are the mean over layers.
+    attention.score is dot by default.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
         max_positions: int = 1024,
         dropout: float = 0.1,
         tied: bool = False,
+        attention_config: Attention = DOT_ATTENTION,
     ):
         super().__init__()
         sizes = {"width": width, "hidden": hidden, "layers": layers, "kernel": kernel}
@@ -141,7 +147,8 @@ class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
         same = memory_size == width
         self.memory = nn.Identity() if same else WeightNormConv(memory_size, width)
         self.blocks = nn.ModuleList(
-            ConvolutionalBlock(width, hidden, kernel, dropout) for _ in range(layers)
+            ConvolutionalBlock(width, hidden, kernel, dropout, attention_config)
+            for _ in range(layers)
         )
         self.leave = WeightNormConv(hidden, width)
         self.dropout = nn.Dropout(dropout)
@@ -166,7 +173,8 @@ class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
         past = keys.new_zeros(B, len(self.blocks), *self.past)  # (B, L, P, H)
         position = torch.zeros(B, dtype=torch.long, device=keys.device)  # (B,)
         no_weights = torch.zeros(B, S, device=keys.device)  # (B, S)
-        return ConvolutionalState(past, position, no_weights, keys, values, memory.mask)
+        layers = tuple(block.score.prepare(keys) for block in self.blocks)  # type: ignore[union-attr, operator]
+        return ConvolutionalState(past, position, no_weights, layers, values, memory.mask)
 
     def step(self, ids: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
@@ -204,9 +212,10 @@ class ConvolutionalDecoder(nn.Module, Seq2SeqDecoder):
         words = self.words.embed(ids) + self._position_vectors(state.position, T)  # (B, T, E)
         words = self.dropout(words)
         x = self.enter(words)  # (B, T, H)
+        keys = unwrap(state.keys)
         cached, all_weights = [], []
         for layer, block in enumerate(self.blocks):
-            x, past, weights = block(x, state.past[:, layer], words, state)
+            x, past, weights = block(x, state.past[:, layer], words, keys[layer], state)
             cached.append(past)
             all_weights.append(weights)
         mean = torch.stack(all_weights).mean(0)  # (B, T, S)

@@ -11,6 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from weft.attend.settings import MaskPattern
+
+CAUSAL = MaskPattern("causal")
 KVPair = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, N, P or S, K)
 MAX_KERNEL_ERROR = 0.05  # a kernel further from the reference than this, in any dtype, is broken
 
@@ -24,15 +27,20 @@ class CacheWrite(NamedTuple):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, past: KVPair) -> Tensor:
         """Write keys and values, then attend with queries (B, N, T, K); (B, N, T, K)."""
-        for buffer, fresh in zip(past, (k, v), strict=True):
-            # Not `scatter_`, for which the compiler copies the whole cache, there and back.
-            buffer.index_put_(self.at, fresh.to(buffer.dtype))
-        if self.sources is not None:
-            past = _gather_past(past[0], self.sources), _gather_past(past[1], self.sources)
+        past = self.write(k, v, past)
         # Every step sees at least itself.
         return F.scaled_dot_product_attention(
             q.to(past[0].dtype), past[0], past[1], attn_mask=self.bias
         )
+
+    def write(self, k: Tensor, v: Tensor, past: KVPair) -> KVPair:
+        """Write keys and values; return those of each row's past, (B, N, P, K)."""
+        for buffer, fresh in zip(past, (k, v), strict=True):
+            # Not `scatter_`, for which the compiler copies the whole cache, there and back.
+            buffer.index_put_(self.at, fresh.to(buffer.dtype))
+        if self.sources is None:
+            return past
+        return _gather_past(past[0], self.sources), _gather_past(past[1], self.sources)
 
 
 class CacheSlot(NamedTuple):
@@ -49,13 +57,18 @@ class CacheSlot(NamedTuple):
 
 
 def plan_write(
-    position: Tensor, steps: int, like: Tensor, rows: Tensor | None, beams: int
+    position: Tensor,
+    steps: int,
+    like: Tensor,
+    rows: Tensor | None,
+    beams: int,
+    pattern: MaskPattern = CAUSAL,
 ) -> CacheWrite:
     """Plan the write of `steps` steps from `position` (B,) on into a cache like (B, N, P, K)."""
     B, N, P, _ = like.shape
     at = position[:, None] + torch.arange(steps, device=position.device)  # (B, T)
     each, heads, slots = (torch.arange(size, device=position.device) for size in (B, N, P))
-    hidden = (slots > at[..., None])[:, None]  # (B, 1, T, P)
+    hidden = ~pattern.mask_offsets(at[..., None] - slots, causal=True)[:, None]  # (B, 1, T, P)
     bias = torch.zeros_like(hidden, dtype=like.dtype).masked_fill(hidden, -torch.inf)
     sources = (
         None if rows is None else _writer_rows(mark_written(rows, position, steps, beams), beams)

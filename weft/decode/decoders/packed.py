@@ -194,10 +194,12 @@ def pack_if_possible(decoder: Decoder, weights: WeightDtype = ...) -> Decoder: .
 def pack_if_possible(decoder: Decoder, weights: WeightDtype = "float32") -> Decoder:
     """Return the decoder packed for fast steps if possible, otherwise the decoder itself.
 
-    Possible for fp32 Transformers on a CPU in eval mode. Packed weights are cached for as long as
-    the decoder lives and its weights do not change.
+    Possible for fp32 Transformers on a CPU in eval mode whose attention has a kernel. Packed
+    weights are cached for as long as the decoder lives and its weights do not change.
     """
     if not isinstance(decoder, TransformerDecoder) or decoder.training or not can_pack(weights):
+        return decoder
+    if not decoder.has_attention_kernel:
         return decoder
     table = decoder.words.table.weight
     kind = table.device.type
@@ -280,14 +282,11 @@ class _PackedBlock:
         self.first = block.norm_first
         norms = (block.attention_norm, block.cross_norm, block.feed_norm)
         self.norms = [PackedNorm(norm) for norm in norms if norm is not None]
-        projections = (attention.query, attention.key, attention.value)
-        self.qkv = linear(
-            torch.cat([part.weight for part in projections]),
-            torch.cat([part.bias for part in projections]),
-        )
+        weights, biases = zip(*attention.projections(), strict=True)
+        self.qkv = linear(torch.cat(weights), torch.cat(biases))
         self.output = linear(attention.output.weight, attention.output.bias)
         if cross is not None:
-            self.query = linear(cross.query.weight, cross.query.bias)
+            self.query = linear(*cross.projections()[0])
             self.cross_output = linear(cross.output.weight, cross.output.bias)
         name = activation_name(block.activation)
         self.feed_in = linear(block.feed_in.weight, block.feed_in.bias, name)

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from weft import registry
 from weft.attend.scores import masked_softmax
+from weft.attend.settings import ADDITIVE_ATTENTION, Attention
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_beams
 from weft.decode.search.state import SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.encode import rnn
 from weft.errors import UserError
-from weft.protocols import DecoderState, Seq2SeqDecoder
+from weft.protocols import DecoderState, Section, Seq2SeqDecoder
 from weft.registry import register
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -127,7 +128,8 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
     With `input_feeding` that vector is also part of the next input. "bahdanau" (Bahdanau et al.
     2015): s_{j-1} attends, s_j = cell([E y_{j-1}; c_j], s_{j-1}), and an MLP of state, word and
     context gives the features; `readout` chooses it. With `coverage` the attention score depends on
-    the accumulated attention of each step (See et al. 2017).
+    the accumulated attention of each step (See et al. 2017). attention.score is additive by
+    default.
     """
 
     def __init__(
@@ -142,12 +144,12 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         source: Literal["start", "every", "attention"] = "attention",
         attention: Literal["luong", "bahdanau"] = "luong",
         readout: Readout = "maxout",
-        score: str = "additive",
         input_feeding: bool = False,
         coverage: bool = False,
         summary: Literal["last", "mean", "max", "backward"] = "last",
         dropout: float = 0.0,
         tied: bool = False,
+        attention_config: Attention = ADDITIVE_ATTENTION,
     ):
         super().__init__()
         where = "decoder 'rnn'"
@@ -161,8 +163,11 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         }
         for option in [name for name, wanted in needed.items() if wanted and not self.attends]:
             raise UserError(f"{where}: '{option}' needs source = \"attention\", got {source!r}.")
-        if coverage and score != "additive":
-            raise UserError(f"{where}: 'coverage' needs score = \"additive\", got {score!r}.")
+        if coverage and attention_config.score != "additive":
+            raise UserError(
+                f"{where}: 'coverage' is a term of the additive score; it needs attention.score = "
+                f'"additive", got {attention_config.score!r}.'
+            )
         if self.context_first and input_feeding:
             raise UserError(f"{where}: 'input_feeding' needs attention = \"luong\".")
         if not self.context_first and readout != "maxout":
@@ -186,13 +191,18 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         self.first = nn.Linear(vector_size, self.kept * layers * hidden)
         self.dropout = nn.Dropout(dropout)
         if self.attends:
-            spec = {"kind": score, **({"coverage": True} if coverage else {})}
+            spec = {"kind": attention_config.score, **({"coverage": True} if coverage else {})}
             sizes = {"query_size": hidden, "memory_size": memory_size}
             self.score = registry.build("score", spec, **sizes)
         if self.context_first:
             self.mix: nn.Module = DeepOutput(readout, width, hidden, memory_size)
         elif self.attends:
             self.mix = nn.Linear(memory_size + hidden, hidden)
+
+    @classmethod
+    def uses_attention(cls, options: Section) -> bool:
+        """Return True if the source is read through attention."""
+        return bool(options["source"] == "attention")
 
     def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
         """Return the initial state; with attention, `weights` are always recorded."""

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft.attend.head_scores import HeadScaled
 from weft.decode.decoders.kv_cache import MAX_KERNEL_ERROR, CacheSlot, KVPair, cross_attend
 from weft.embed.activations import ACTIVATIONS
 
@@ -170,8 +171,13 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def is_supported(decoder: "TransformerDecoder") -> bool:
-    """Return True if the decoder's matrices are narrow enough for the kernel."""
-    return all(max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH for block in decoder.layers)
+    """Return True if the decoder's matrices are narrow enough and its attention is scaled."""
+    return all(
+        max(block.feed_in.weight.shape) <= MAX_INPUT_WIDTH
+        and block.attention.has_kernel
+        and type(block.attention.score) is HeadScaled
+        for block in decoder.layers
+    )
 
 
 def _add_projection(sums: Tensor, x: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None) -> Tensor:

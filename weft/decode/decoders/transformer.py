@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from weft.attend import transformer_block as attend
 from weft.attend.multihead import MultiHeadAttention
+from weft.attend.settings import CAUSAL_ATTENTION, Attention, MaskPattern
 from weft.batch import Padded
 from weft.decode.decoders import kv_cache, small_batch
 from weft.decode.decoders.kv_cache import CacheSlot, CacheWrite, KVPair
@@ -106,10 +107,17 @@ class TransformerDecoderBlock(attend.TransformerBlock):
         dropout: float = 0.0,
         activation: Activation = "gelu",
         inner_dropout: bool = True,
+        attention: Attention = CAUSAL_ATTENTION,
     ):
-        super().__init__(hidden, heads, feed_forward, norm, dropout, activation, inner_dropout)
+        super().__init__(
+            hidden, heads, feed_forward, norm, dropout, activation, inner_dropout,
+            attention=attention,
+        )  # fmt: skip
         inner = dropout if inner_dropout else 0.0
-        self.cross = MultiHeadAttention(hidden, heads, inner, memory_size) if memory_size else None
+        self.cross: MultiHeadAttention | None = None
+        if memory_size:
+            to_source = Attention(attention.score)
+            self.cross = MultiHeadAttention(hidden, heads, inner, memory_size, to_source)
         self.cross_norm = nn.LayerNorm(hidden) if memory_size else None
 
     def forward(  # type: ignore[override]
@@ -145,8 +153,12 @@ class TransformerDecoderBlock(attend.TransformerBlock):
             return self.attention.attend(q, k, v, causal=True)[0], None
         if isinstance(cache_write, CacheSlot):
             return self.attention.output(cache_write.attend(q, k, v, past)), None
-        if cache_write is not None:
+        if cache_write is not None and self.attention.has_kernel:
             return self.attention.merge_heads(cache_write.attend(q, k, v, past)), None
+        if cache_write is not None:
+            k, v = cache_write.write(k, v, past)
+            allowed = cache_write.bias == 0  # (B, 1, T, P)
+            return self.attention.attend_allowed(q.to(k.dtype), k, v, allowed), None
         if past[0].shape[2]:
             pairs = zip(past, (k, v), strict=True)
             k, v = (torch.cat([a, b.to(a.dtype)], dim=2) for a, b in pairs)
@@ -162,11 +174,11 @@ class TransformerDecoderBlock(attend.TransformerBlock):
     ) -> tuple[Tensor, Tensor | None]:
         """Return cross-attention, and its weights (B, N, T, S) on request."""
         if mask is not None and mask.dim() == 1:
-            if y.shape[1] == 1:
-                q = cross.query(y).unflatten(2, (cross.heads, -1)).transpose(1, 2)  # (B, N, 1, K)
+            if y.shape[1] == 1 and cross.has_kernel:
+                q = cross.project_query(y)  # (B, N, 1, K)
                 return cross.output(kv_cache.cross_attend(q, *memory, mask)), None
             mask = torch.arange(memory[0].shape[2], device=mask.device) < mask[:, None]  # (B, S)
-        q = cross.split_heads(cross.query(fold_beams(y, len(memory[0]))))  # (B, N, T, K)
+        q = cross.project_query(fold_beams(y, len(memory[0])))  # (B, N, T, K)
         return cross.attend(q, *memory, mask, return_weights=weights)
 
     def _add_residual(self, x: Tensor, update: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -198,6 +210,7 @@ class TransformerDecoder(nn.Module, Decoder):
         tied: bool,
         bias: bool,
         inner_dropout: bool = True,
+        attention: Attention = CAUSAL_ATTENTION,
     ):
         super().__init__()
         where = f"decoder '{self.name}'"
@@ -222,7 +235,7 @@ class TransformerDecoder(nn.Module, Decoder):
         self.heads, self.hidden_size = heads, hidden
         shape = (hidden, heads, feed_forward or 4 * hidden, memory_size, norm, dropout, activation)
         self.blocks = nn.ModuleList(
-            TransformerDecoderBlock(*shape, inner_dropout) for _ in range(layers)
+            TransformerDecoderBlock(*shape, inner_dropout, attention) for _ in range(layers)
         )
         # Pre-norm blocks leave their sum unnormalised.
         self.norm = attend.FinalNorm(hidden) if norm == "pre" else nn.Identity()
@@ -231,6 +244,11 @@ class TransformerDecoder(nn.Module, Decoder):
     def layers(self) -> list[TransformerDecoderBlock]:
         """The blocks, with their type."""
         return [block for block in self.blocks if isinstance(block, TransformerDecoderBlock)]
+
+    @property
+    def has_attention_kernel(self) -> bool:
+        """True if kernels for scaled, causal attention compute that of the blocks."""
+        return all(block.attention.has_kernel for block in self.layers)
 
     def step(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
@@ -285,7 +303,7 @@ class TransformerDecoder(nn.Module, Decoder):
             )
             position = torch.full((len(first),), used, device=first.device)
             state = replace(state, past=past, position=position)
-        if not beams or state.beams or state.position is None:
+        if not (beams and self.has_attention_kernel) or state.beams or state.position is None:
             return state
         return _with_lengths(state).pin_beams(beams)
 
@@ -302,7 +320,7 @@ class TransformerDecoder(nn.Module, Decoder):
         x = self.entrance(parts, self.dropout, None, dtype)  # (B, T, H)
         memory, mask = unwrap(state.memory), None if state.mask is None else unwrap(state.mask)
         with_weights = state.weights is not None
-        cache_write = _plan_cache_write(state, ids.shape[1])
+        cache_write = _plan_cache_write(state, ids.shape[1], self.layers[0].attention.pattern)
         grown_caches: list[KVPair] = []
         attention_weights: Tensor | None = None
         counted = len(memory) == 0 or (mask is not None and mask.dim() == 1)
@@ -397,11 +415,14 @@ class Seq2SeqTransformerDecoder(TransformerDecoder, Seq2SeqDecoder):
         activation: Activation = "relu",
         tied: bool = True,
         inner_dropout: bool = True,
+        attention_config: Attention = CAUSAL_ATTENTION,
     ):
         shape = (
             hidden, layers, heads, feed_forward, norm, positions, max_positions, dropout, activation
         )  # fmt: skip
-        super().__init__(vocabulary_size, memory_size, *shape, tied, True, inner_dropout)
+        super().__init__(
+            vocabulary_size, memory_size, *shape, tied, True, inner_dropout, attention_config
+        )
 
     def start(self, memory: Padded, weights: bool = False, limit: int = 0) -> TransformerState:
         """Return the initial state; projects the encoder states to keys and values once.
@@ -460,12 +481,13 @@ class GPT(TransformerDecoder, LanguageModelDecoder):
         activation: Activation = "gelu-tanh",
         tied: bool = True,
         model: str = "",
+        attention_config: Attention = CAUSAL_ATTENTION,
     ):
         shape = (
             hidden, layers, heads, feed_forward, "pre", "learned", max_positions, dropout,
             activation,
         )  # fmt: skip
-        super().__init__(vocabulary_size, 0, *shape, tied, False, False)  # type: ignore[arg-type]
+        super().__init__(vocabulary_size, 0, *shape, tied, False, False, attention_config)  # type: ignore[arg-type]
         self.model = model
         for block in self.layers:  # GPT-2 drops attention weights, but nothing inside the MLP
             block.attention.dropout = dropout
@@ -495,13 +517,17 @@ class GPT(TransformerDecoder, LanguageModelDecoder):
         return logits
 
 
-def _plan_cache_write(state: TransformerState, steps: int) -> CacheWrite | CacheSlot | None:
+def _plan_cache_write(
+    state: TransformerState, steps: int, pattern: MaskPattern
+) -> CacheWrite | CacheSlot | None:
     """Plan the write of `steps` steps into a static cache; None for a growing one."""
     if state.position is None or state.caches is None:
         return None
     if state.beams and steps == 1:
         return CacheSlot(state.position, state.rows, state.beams)
-    return kv_cache.plan_write(state.position, steps, state.caches[0][0], state.rows, state.beams)
+    return kv_cache.plan_write(
+        state.position, steps, state.caches[0][0], state.rows, state.beams, pattern
+    )
 
 
 def _advance_position(state: TransformerState, position: Tensor, steps: int) -> TransformerState:

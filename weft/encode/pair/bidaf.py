@@ -6,7 +6,9 @@ B rows   T steps of the passage   S steps of the question   E width of a step   
 import torch
 from torch import Tensor, nn
 
+from weft import registry
 from weft.attend.scores import masked_softmax
+from weft.attend.settings import TRILINEAR_ATTENTION, Attention
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
@@ -21,21 +23,29 @@ class BiDAF(nn.Module, Pair):
     A contextual BiLSTM makes u of the question and h of the passage. Of s_tj = w·[h_t; u_j; h_t ⊙
     u_j] come ũ_t = Σ_j softmax_j(s_tj) u_j and h̃ = Σ_t softmax_t(max_j s_tj) h_t, and of them
     g_t = [h_t; ũ_t; h_t ⊙ ũ_t; h_t ⊙ h̃]. M is a BiLSTM of `layers` over G, and a state is
-    [g_t; m_t]. The paper has a `highway` encoder over words and characters before it, and behind
-    it a head `span` with its `own_end`.
+    [g_t; m_t]. Another attention.score than this trilinear one replaces s. The paper has a
+    `highway` encoder over words and characters before it, and behind it a head `span` with its
+    `own_end`.
     """
 
     encodes_separately = True
     directions = 2
 
-    def __init__(self, input_size: int, hidden: int = 100, layers: int = 2, dropout: float = 0.2):
+    def __init__(
+        self,
+        input_size: int,
+        hidden: int = 100,
+        layers: int = 2,
+        dropout: float = 0.2,
+        attention_config: Attention = TRILINEAR_ATTENTION,
+    ):
         super().__init__()
         check_sizes("pair 'bidaf'", dropout, hidden=hidden, layers=layers)
         self.dropout = nn.Dropout(dropout)
         self.context = Recurrent(input_size, hidden)
         wide = self.context.output_size  # 2*H
-        self.passage, self.question = nn.Linear(wide, 1, bias=False), nn.Linear(wide, 1, bias=False)
-        self.both = nn.Parameter(torch.randn(wide) / wide**0.5)
+        sizes = {"query_size": wide, "memory_size": wide}
+        self.score = registry.build("score", {"kind": attention_config.score}, **sizes)
         self.model = Recurrent(4 * wide, hidden, layers, dropout=dropout)
         self.modelled = self.model.output_size  # how much of a state, at its end, is M
         self.output_size = 4 * wide + self.modelled
@@ -50,7 +60,7 @@ class BiDAF(nn.Module, Pair):
 
     def _query_aware(self, h: Padded, u: Padded) -> Tensor:
         """Each state of the passage beside what it means for the question."""
-        scores = self._scores(h.data, u.data)  # (B, T, S)
+        scores = self.score(h.data, u.data)  # (B, T, S)
         to_question = masked_softmax(scores, u.mask[:, None])  # (B, T, S)
         attended = to_question.to(u.data.dtype) @ u.data  # (B, T, 2*H)
         lowest = torch.finfo(scores.dtype).min
@@ -60,9 +70,3 @@ class BiDAF(nn.Module, Pair):
             h.data
         )  # (B, T, 2*H)
         return torch.cat([h.data, attended, h.data * attended, h.data * query_aware], dim=2)
-
-    def _scores(self, h: Tensor, u: Tensor) -> Tensor:
-        """w·[h; u; h ⊙ u] of every pair, without the (B, T, S, 6*H) that it is written with."""
-        product = (h * self.both) @ u.transpose(1, 2)  # (B, T, S)
-        scores: Tensor = product + self.passage(h) + self.question(u).transpose(1, 2)
-        return scores

@@ -8,7 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from weft import registry
 from weft.attend.scores import masked_softmax, soft_align
+from weft.attend.settings import DOT_ATTENTION, Attention
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.pair.bi_encoder import Concat
@@ -25,7 +27,7 @@ class Decomposable(nn.Module, Pair):
     texts exchanged. The aggregation is a `sum` pool, and its H an `mlp` head. `intra` puts before
     it the attention within each text: [a_i; Σ_j softmax_j(f_ij + d_{i−j}) a_j], where all distances
     beyond `distances` share one bias. `null` is a word in front of each text to be aligned to by
-    words that have no counterpart.
+    words that have no counterpart. Another attention.score than dot replaces both products.
     """
 
     encodes_separately = True
@@ -40,6 +42,7 @@ class Decomposable(nn.Module, Pair):
         intra: bool = False,
         distances: int = 10,
         null: bool = True,
+        attention_config: Attention = DOT_ATTENTION,
     ):
         super().__init__()
         check_sizes("pair 'decomposable'", dropout, hidden=hidden, layers=layers)
@@ -48,18 +51,21 @@ class Decomposable(nn.Module, Pair):
         self.output_size, self.distances = hidden, distances
         self.null = nn.Parameter(torch.randn(input_size) / input_size**0.5) if null else None
         self.within = None
+        sizes = {"query_size": hidden, "memory_size": hidden}
         width = input_size
         if intra:
             self.within = _feed_forward(input_size, hidden, layers, dropout)
             self.bias = nn.Parameter(torch.zeros(2 * distances + 2))  # the last: farther away
+            self.within_score = registry.build("score", {"kind": attention_config.score}, **sizes)
             width = 2 * input_size
         self.attend = _feed_forward(width, hidden, layers, dropout)
+        self.score = registry.build("score", {"kind": attention_config.score}, **sizes)
         self.compare = _feed_forward(2 * width, hidden, layers, dropout)
 
     def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
         """(B, T, E) and (B, S, E) -> what the comparison says of each step."""
         first, second = (self._self_align(self._with_null(x)) for x in (first, second))
-        scores = self.attend(first.data) @ self.attend(second.data).transpose(1, 2)  # (B, T, S)
+        scores = self.score(self.attend(first.data), self.attend(second.data))  # (B, T, S)
         beta, alpha = soft_align(first, second, scores)
         return self._compare(first, beta), self._compare(second, alpha)
 
@@ -82,7 +88,7 @@ class Decomposable(nn.Module, Pair):
         if self.within is None:
             return x
         seen = self.within(x.data)  # (B, T, H)
-        scores = seen @ seen.transpose(1, 2) + self._distance(x.data.shape[1])  # (B, T, T)
+        scores = self.within_score(seen, seen) + self._distance(x.data.shape[1])  # (B, T, T)
         weights = masked_softmax(scores, x.mask[:, None])  # (B, T, T)
         context = weights.to(x.data.dtype) @ x.data  # (B, T, E)
         return x.with_data(torch.cat([x.data, context], dim=2))
