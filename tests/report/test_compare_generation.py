@@ -9,18 +9,13 @@ from tests.fixtures.command import command, fails, ok
 from tests.fixtures.seq2seq_runs import SMALL, pairs, trained
 from weft.compare.detect_task import choose_task, detect_tasks
 from weft.compare.plan import Plan
+from weft.compare.prepare import choose_recipes, find_tasks, is_comparable
 from weft.compare.trial import SplitSpec
 from weft.config import recipe, recipes
 from weft.errors import UserError
 from weft.predict import load
 from weft.predict.evaluate import evaluate
-from weft.report.compare import (
-    _choose_recipes,
-    _detect_tasks,
-    _is_comparable,
-    compare,
-    default_output,
-)
+from weft.report.compare import compare, default_output
 from weft.run.data import Data
 from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
@@ -76,7 +71,7 @@ def test_one_metric_ranks_all_recipes(tmp_path):
 def test_parallel_files_are_a_generation_task(tmp_path):
     train = pairs(tmp_path, count=7)
     data = Data(train=f"{train},{train.with_suffix('.tgt')}")
-    assert _detect_tasks(data) == ("seq2seq",)
+    assert find_tasks(data) == ("seq2seq",)
     assert default_output(f"x/{data.train}") == Path("runs") / f"{train.stem}-compared"
     with pytest.raises(UserError, match=r"train\.src,.*: the task 'tag' needs a tag for each word"):
         compare([data.train], tmp_path / "out", task="tag", recipes=["tagger-cnn"])
@@ -87,7 +82,7 @@ def test_guessed_header_is_reported(tmp_path):
     (tmp_path / "a.tsv").write_text(f"english\tloomish\n{rows}")
     (tmp_path / "b.tsv").write_text(f"source\ttarget\n{rows}")
     first, second = (
-        _choose_recipes(Data(train=str(tmp_path / name)), {}, (), "")[1]
+        choose_recipes(Data(train=str(tmp_path / name)), {}, (), "")[1]
         for name in ("a.tsv", "b.tsv")
     )
     assert "a.tsv:1: the first line is read as a header." in first
@@ -97,10 +92,10 @@ def test_guessed_header_is_reported(tmp_path):
 def test_mixing_pseudo_perplexities_and_perplexities_is_noted(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on a mat today\n" * 20)
     data = Data(train=str(tmp_path / "a.txt"))
-    told = _choose_recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
+    told = choose_recipes(data, {"task.kind": "language"}, ("ngram", "masked-bilstm"), "")[1]
     assert told.startswith("masked-bilstm: bidirectional, so its metric is a pseudo")
-    assert _choose_recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
-    assert _choose_recipes(data, {"task.kind": "language"}, (), "")[1] == ""
+    assert choose_recipes(data, {"task.kind": "language"}, ("masked-bilstm",), "")[1] == ""
+    assert choose_recipes(data, {"task.kind": "language"}, (), "")[1] == ""
 
 
 def test_language_models_are_ranked_by_lowest_perplexity(tmp_path):
@@ -125,7 +120,7 @@ def test_language_models_are_ranked_by_lowest_perplexity(tmp_path):
 def test_incomparable_recipes_are_compared_only_when_named():
     texts, words = recipes("language"), recipes("tag")
     assert "masked-bilstm" in texts
-    assert not _is_comparable("masked-bilstm")
+    assert not is_comparable("masked-bilstm")
     assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(_is_comparable, texts))
     assert all(map(_is_comparable, words))  # some have several embedders
 

@@ -136,7 +136,7 @@ def test_default_task_is_reported_with_its_alternatives(tmp_path, capsys, monkey
         return ["parser"] if task == "parse" else known(task)
 
     monkeypatch.setattr(config, "recipes", more)
-    monkeypatch.setattr("weft.report.compare._prepare_data", stop)
+    monkeypatch.setattr("weft.report.compare.prepare_data", stop)
     with pytest.raises(KeyboardInterrupt):
         run([conllu(tmp_path / "a.conllu", 5)], tmp_path / "out", recipes=None, quiet=False)
     said = capsys.readouterr().err
