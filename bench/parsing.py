@@ -5,7 +5,8 @@
 Dependencies are those of UD English-EWT, constituents the parse bits beside EWT's roles, sentiment
 that of the Stanford treebank; DATA is laid out as <task>/<data set>/…. A recipe whose name ends in
 `+vectors` also has those of `--vectors FILE`, frozen, beside the rows it learns; with `+tuned` the
-rows it learns begin as those. `--variants FILE` tries other settings.
+rows it learns begin as those. `--variants FILE` tries other settings: plans/recursive.json compares
+greedy merging with the chart parser. `--limit N` trains on the first N sentences only.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ from weft.vectors.store import Vectors
 
 FIGURES = {
     "parse": ("las", "uas", "clas", "upos", "xpos", "feats"),
-    "constituency": ("f1", "precision", "recall", "complete", "tag"),
+    "constituency": ("f1", "unlabelled_f1", "precision", "recall", "complete", "tag"),
     "nodes": ("root", "root_binary", "nodes", "nodes_binary"),
 }
 
@@ -53,6 +54,8 @@ def trained(job: Job, folder: Path) -> Job:
     config = trials.configured(job, name)
     kind = config["task"]["kind"]
     parts = SETS[kind](Path(job["root"]))
+    if job["limit"]:
+        parts["train"] = parts["train"][: job["limit"]]
     if vectors == "tuned":
         width = Vectors.load(job["vectors"]).width
         start = {"embedder.vectors": job["vectors"], "embedder.width": width}
@@ -75,9 +78,12 @@ def trained(job: Job, folder: Path) -> Job:
 
 def main() -> None:
     recipes = "parser,parser-tagger,constituency,rntn,tree-lstm"
-    asked = trials.asked(trials.options(__doc__, recipes))
+    parser = trials.options(__doc__, recipes)
+    parser.add_argument("--limit", type=int, default=0, help="training sentences; 0: all")
+    asked = trials.asked(parser)
     record = Record(asked.record)
-    jobs = trials.seeded(asked, trials.plans(asked))
+    plans = [{**plan, "limit": asked.limit} for plan in trials.plans(asked)]
+    jobs = trials.seeded(asked, plans)
     rows = trials.ran(record, "parsing", trial, jobs, asked.workers)
     for row in trials.means(rows, ("recipe", "variant", "task")):
         record.line("parsing", **row)

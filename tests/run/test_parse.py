@@ -137,6 +137,21 @@ def test_constituents_from_trees_over_many_lines(tmp_path):
     assert (empty.value, empty.coverage) == ("", 0.0)
 
 
+def test_constituents_by_greedy_merging(tmp_path):
+    changes = {**SPANS, "train.epochs": 20, "head.dropout": 0.0}
+    out = trained(
+        "constituency-recursive", bracketed(tmp_path / "a.mrg"), tmp_path / "run", **changes
+    )
+    assert out.figures["dev"]["f1"].value > 0.97
+    assert out.figures["dev"]["unlabelled_f1"].value >= out.figures["dev"]["f1"].value
+    predictor = load(tmp_path / "run/model", device="cpu")
+    answers = predictor(["The dog eats the cow .", "The", " "])
+    tree = "(S (NP (DT The) (NN dog)) (VP (VBZ eats) (NP (DT the) (NN cow))) (. .))"
+    assert answers[0].value == tree
+    assert answers[1].structure.words == ("The",)
+    assert answers[2].value == ""
+
+
 def test_constituents_from_parse_bits(tmp_path):
     from weft.text.formats.brackets import read_brackets, strip, to_parse_bits
 

@@ -97,6 +97,7 @@ def test_counts_are_those_of_evalb(data):
         return
     true, said, right, crossing = (sum(column) for column in zip(*kept, strict=True))
     found = {name: figure.value for name, figure in measure.compute(resamples=0).items()}
+    assert found.pop("unlabelled_f1") >= found["f1"] - 1e-12
     assert found == pytest.approx(
         {
             "precision": right / said if said else 0,
@@ -122,6 +123,7 @@ def test_bracket_scores_of_a_worked_example():
             "precision": 3 / 5,
             "recall": 3 / 4,
             "f1": 6 / 9,
+            "unlabelled_f1": 6 / 9,
             "complete": 0,
             "crossing": 1,
             "no_crossing": 0,
@@ -175,3 +177,16 @@ def test_merging_equals_counting_at_once():
 def test_nothing_counted_gives_zeros():
     for figure in BracketF1().compute().values():
         assert figure.to_json() == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 0}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_unlabelled_f1_is_that_of_trees_with_one_label(data):
+    measure, bare = BracketF1(), BracketF1()
+    for n in data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)):
+        lines = data.draw(trees(n)), data.draw(trees(n))
+        measure.add(*([bracketed(line)] for line in lines))
+        same = (re.sub(r"\((?:NP|VP|PRT|ADVP|S)[^ ]*", "(X", line) for line in lines)
+        bare.add(*([bracketed(line)] for line in same))
+    wanted, found = bare.compute(resamples=0)["f1"], measure.compute(resamples=0)["unlabelled_f1"]
+    assert found.value == pytest.approx(wanted.value)

@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.decode.heads.biaffine import IGNORED, ArcOutput, BiaffineScorer, TreeSearch
-from weft.decode.heads.span_constituency import UNSEEN_LABEL, SpanBoundaries, SpanScorer
+from weft.decode.heads.greedy_merge import GreedyMerger, LeafStates
+from weft.decode.heads.span_constituency import (
+    UNSEEN_LABEL,
+    BestTree,
+    SpanBoundaries,
+    SpanScorer,
+)
 from weft.decode.heads.tag import TagColumn, TagHead, TagOutput
 from weft.errors import UserError, unknown_name
 from weft.protocols import Head
@@ -92,35 +98,77 @@ class DependencyHead(nn.Module, Head):
         return DependencyOutput(self, self.arcs(states), tags)
 
 
-@dataclass(frozen=True)
-class ConstituencyOutput:
-    """Span boundaries of each row, and tag logits of its words."""
+class TreeOutput:
+    """Trees of each row, scored in one way or another, and tag logits of its words."""
 
-    head: "ConstituencyHead"
-    boundaries: SpanBoundaries
+    labels: int  # of constituents
     tags: TagOutput
 
+    def tree_loss(self, spans: Tensor) -> Tensor:
+        """Return the summed loss of gold trees, labelled spans (B, S, 3)."""
+        raise NotImplementedError
+
+    def best_trees(self) -> list[BestTree]:
+        """Return the predicted tree of each row."""
+        raise NotImplementedError
+
     def loss(self, target: Tensor) -> tuple[Tensor, int]:
-        """Return the summed margins of trees and losses of tags (B, ·, 4), and the words."""
+        """Return the summed losses of trees and tags (B, ·, 4), and the words."""
         spans = target[:, :, 1:]  # (B, S, 3)
         label = spans[:, :, :1]
-        unseen = (label >= self.head.labels) & (spans[:, :, 1:2] >= 0)
+        unseen = (label >= self.labels) & (spans[:, :, 1:2] >= 0)
         spans = torch.cat([label.masked_fill(unseen, UNSEEN_LABEL), spans[:, :, 1:]], dim=2)
-        total, _ = self.head.brackets.loss(self.boundaries, spans)
         tag_loss, words = self.tags.loss(target[:, :, :1])
-        return total + tag_loss, words
+        return self.tree_loss(spans) + tag_loss, words
 
     def decode(self) -> DecodedRows:
         """Return per row tags and labelled spans (·, 4), and probabilities of the tags (T, 1)."""
         rows: DecodedRows = []
-        trees = self.head.brackets.decode(self.boundaries)
-        for tree, (tags, probs) in zip(trees, self.tags.decode(), strict=True):
+        for tree, (tags, probs) in zip(self.best_trees(), self.tags.decode(), strict=True):
             table = np.full((max(len(tags), len(tree.spans)), 4), -1, np.int64)
             table[: len(tags), 0] = tags[:, 0]
             if tree.spans:
                 table[: len(tree.spans), 1:] = tree.spans
             rows.append((table, probs))
         return rows
+
+
+@dataclass(frozen=True)
+class ConstituencyOutput(TreeOutput):
+    """Span boundaries of each row, and tag logits of its words."""
+
+    head: "ConstituencyHead"
+    boundaries: SpanBoundaries
+    tags: TagOutput
+
+    @property
+    def labels(self) -> int:  # type: ignore[override]  # read only
+        return self.head.labels
+
+    def tree_loss(self, spans: Tensor) -> Tensor:
+        return self.head.brackets.loss(self.boundaries, spans)[0]
+
+    def best_trees(self) -> list[BestTree]:
+        return self.head.brackets.decode(self.boundaries)
+
+
+@dataclass(frozen=True)
+class RecursiveOutput(TreeOutput):
+    """Leaf states of each row, and tag logits of its words."""
+
+    head: "RecursiveHead"
+    leaves: LeafStates
+    tags: TagOutput
+
+    @property
+    def labels(self) -> int:  # type: ignore[override]  # read only
+        return self.head.labels
+
+    def tree_loss(self, spans: Tensor) -> Tensor:
+        return self.head.merger.loss(self.leaves, spans)[0]
+
+    def best_trees(self) -> list[BestTree]:
+        return self.head.merger.decode(self.leaves)
 
 
 @register("head", "brackets")
@@ -147,6 +195,38 @@ class ConstituencyHead(nn.Module, Head):
     def forward(self, states: Padded) -> ConstituencyOutput:
         _check_unpooled(states, "brackets")
         return ConstituencyOutput(self, self.brackets(states), self.tags(states))
+
+
+@register("head", "recursive")
+class RecursiveHead(nn.Module, Head):
+    """Constituency parsing by greedy merging of neighbours (Socher et al. 2011), with tags.
+
+    A recursive network scores and labels each pair that could be merged; the best is, until one
+    node is left. `margin` is what a wrong node costs in training, `hidden` the width of a node, 0
+    for that of a state.
+    """
+
+    task = "constituency"
+    needs_full_sentence = True
+    max_positions = 2500  # words: one step of the search for each
+
+    def __init__(
+        self,
+        input_size: int,
+        outputs: Sequence[TagColumn],
+        hidden: int = 0,
+        margin: float = 0.1,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        _check_task(outputs, "recursive", "constituency")
+        self.labels = len(outputs[0][0])
+        self.merger = GreedyMerger(input_size, self.labels, hidden, margin, dropout)
+        self.tags = TagHead(input_size, outputs[1:], dropout)
+
+    def forward(self, states: Padded) -> RecursiveOutput:
+        _check_unpooled(states, "recursive")
+        return RecursiveOutput(self, self.merger(states), self.tags(states))
 
 
 def _check_task(outputs: Sequence[TagColumn], head: str, task: str) -> None:

@@ -31,14 +31,14 @@ class BracketedTree:
 class BracketF1:
     """Precision, recall and F1 of labelled brackets, complete match and crossing brackets.
 
-    `f1` pools all brackets; `complete` is the share of sentences whose brackets are all right;
-    `crossing` is the mean number of predicted brackets that cross a gold one, `no_crossing` the
-    share of sentences without. As in evalb, sentences whose words differ once punctuation is
-    out (the tags disagree on what it is) are `errors`, and those without any word left
-    `skipped`; both are counted and left out.
+    `f1` pools all brackets, `unlabelled_f1` whatever their labels; `complete` is the share of
+    sentences whose brackets are all right; `crossing` is the mean number of predicted brackets that
+    cross a gold one, `no_crossing` the share of sentences without. As in evalb, sentences whose
+    words differ once punctuation is out (the tags disagree on what it is) are `errors`, and those
+    without any word left `skipped`; both are counted and left out.
     """
 
-    WIDTH = 6  # gold brackets, said, right, complete, crossing, any crossing
+    WIDTH = 7  # gold brackets, said, right, complete, crossing, any crossing, right without labels
 
     def __init__(self) -> None:
         self.counts = SentenceCounts(self.WIDTH)
@@ -75,11 +75,12 @@ class BracketF1:
     ) -> dict[str, MetricValue]:
         statistics = {
             "f1": lambda sums: safe_divide(2 * sums[:, 2], sums[:, 0] + sums[:, 1]),
+            "unlabelled_f1": lambda sums: safe_divide(2 * sums[:, 6], sums[:, 0] + sums[:, 1]),
             "precision": lambda sums: safe_divide(sums[:, 2], sums[:, 1]),
             "recall": lambda sums: safe_divide(sums[:, 2], sums[:, 0]),
-            "complete": lambda sums: safe_divide(sums[:, 3], sums[:, 6]),
-            "crossing": lambda sums: safe_divide(sums[:, 4], sums[:, 6]),
-            "no_crossing": lambda sums: safe_divide(sums[:, 6] - sums[:, 5], sums[:, 6]),
+            "complete": lambda sums: safe_divide(sums[:, 3], sums[:, 7]),
+            "crossing": lambda sums: safe_divide(sums[:, 4], sums[:, 7]),
+            "no_crossing": lambda sums: safe_divide(sums[:, 7] - sums[:, 5], sums[:, 7]),
         }
         return self.counts.compute(statistics, resamples, seed, level)
 
@@ -102,7 +103,18 @@ def _count_brackets(tree: BracketedTree, kept: np.ndarray) -> Counter[Span]:
 def _count_sentence(predicted: Counter[Span], gold: Counter[Span]) -> tuple[int, ...]:
     right, crossing = (predicted & gold).total(), _count_crossing(predicted, gold)
     complete = right == predicted.total() == gold.total()
-    return (gold.total(), predicted.total(), right, int(complete), crossing, int(crossing > 0))
+    bare = (_without_labels(predicted) & _without_labels(gold)).total()
+    return (
+        gold.total(), predicted.total(), right, int(complete), crossing, int(crossing > 0), bare,
+    )  # fmt: skip
+
+
+def _without_labels(brackets: Counter[Span]) -> Counter[tuple[int, int]]:
+    """Count the brackets at each place, whatever their labels."""
+    bare: Counter[tuple[int, int]] = Counter()
+    for (_, start, end), count in brackets.items():
+        bare[start, end] += count
+    return bare
 
 
 def _count_crossing(predicted: Counter[Span], gold: Counter[Span]) -> int:
