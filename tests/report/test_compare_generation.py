@@ -121,8 +121,8 @@ def test_incomparable_recipes_are_compared_only_when_named():
     texts, words = recipes("language"), recipes("tag")
     assert "masked-bilstm" in texts
     assert not is_comparable("masked-bilstm")
-    assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(_is_comparable, texts))
-    assert all(map(_is_comparable, words))  # some have several embedders
+    assert {"kneser-ney", "lstm-lm", "gpt"} <= set(filter(is_comparable, texts))
+    assert all(map(is_comparable, words))  # some have several embedders
 
 
 def test_tasks_of_text_files_are_detected(tmp_path):
