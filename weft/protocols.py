@@ -135,10 +135,16 @@ class Encoder:
     input_kind: "InputKind | None" = None  # if it fixes what the steps of a row are
     stride: int = 1  # input steps per output step
     leading: int = 0  # steps in front of the text's, such as [CLS]
+    mixes_steps: bool = True  # a state depends on other steps than its own
+    has_attention: bool = False  # `attention_weights` is implemented
 
     if TYPE_CHECKING:
 
         def __call__(self, x: Padded) -> Padded: ...
+
+    def attention_weights(self, x: "Padded") -> "list[Tensor]":
+        """Return the attention weights, one (B, N, T, T) tensor per layer."""
+        raise NotImplementedError
 
 
 class Pool:

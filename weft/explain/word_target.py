@@ -19,7 +19,6 @@ from weft.decode.heads.crf_dp import accumulation_dtype
 from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
-from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.attention import has_embedder_attention, only_network, rollout, word_rollout
 from weft.explain.explanation import Target
@@ -148,7 +147,7 @@ class WordTarget:
         )
         weights[start:end] = 1 / (end - start)
         with torch.inference_mode():
-            if isinstance(encoder, TransformerEncoder):
+            if encoder.has_attention:
                 layers = encoder.attention_weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
