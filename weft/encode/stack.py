@@ -81,8 +81,8 @@ class EncoderStack(nn.Module, Encoder):
     def attention_weights(self, x: Padded) -> list[Tensor]:
         """Return the attention weights (B, N, T, T) of each layer of the topmost encoders.
 
-        Those are Transformers and encoders that treat each step on its own. Below them, what a
-        state came from is not said by attention: its step stands for the token there.
+        Those are Transformers, and encoders that treat each step on its own. The states below
+        them stand for the tokens at their steps.
         """
         attending = self._attending()
         return [
