@@ -159,7 +159,7 @@ def plot(
         raise UserError(f"{output}: the folder {folder} does not exist. Make it first.")
     kinds: tuple[Method, ...] = ("pca", "t-sne", "umap")
     chosen_method = options.choose(method, kinds, "projection") if method else None
-    query_words = _words(words)
+    query_words = listed_words(words)
     if words and not query_words:
         raise UserError(f"--words '{words}': no word in it. Write them as 'king, queen'.")
     vectors = open_vectors(file)
@@ -181,7 +181,8 @@ def plot(
     typer.echo(f"{output}: {len(chosen.words):,} words", err=True)
 
 
-def _words(given: str) -> list[str]:
+def listed_words(given: str) -> list[str]:
+    """Words separated by commas, or those of @FILE, one per line."""
     if not given.startswith("@"):
         return [word.strip() for word in given.split(",") if word.strip()]
     from weft.vectors.benchmarks import words
