@@ -14,6 +14,7 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.explain.method import METHODS, methods
 from weft.explain.run import run_explain
+from weft.report.pages.explain import render
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +71,9 @@ def test_two_methods_or_more_have_a_faithfulness_score(name, task, checkpoints, 
     for a, b in itertools.combinations(offered, 2):
         if len(weights[a]) == len(weights[b]):
             assert not np.allclose(weights[a], weights[b], rtol=1e-3, atol=1e-9), (a, b)
+    page = render(found, predictor, command=["weft", "explain"])
+    assert all(f"<h3>{method} <small>" in page for method in offered)
+    assert page.count("Faithfulness</h2>") == 1
     _refuses_other_methods(predictor, example, offered)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
 from weft.explain.explanation import Explanation, Target, WordWeight, make_target
-from weft.explain.words import sum_by_word, token_offsets, word_spans
+from weft.explain.words import mark_separator, sum_by_word, token_offsets, word_spans
 from weft.predict.classic import ClassicEngine
 from weft.predict.predictor import Input, Predictor
 from weft.tasks.task import Answer
@@ -165,7 +165,7 @@ def _read_pairs(
 
 
 def _add_separator(words: tuple[WordWeight, ...], second: int) -> tuple[WordWeight, ...]:
-    mark = WordWeight(second - len(PAIR_SEPARATOR.lstrip()), second - 1, 0.0)
+    mark = WordWeight(*mark_separator(second), 0.0)
     return tuple(sorted((*words, mark), key=lambda word: word.start)) if words else words
 
 

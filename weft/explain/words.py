@@ -98,6 +98,11 @@ def keep_words(text: str, spans: Sequence[Span], second: int = 0) -> Variant:
     return join_spans(text, first), join_spans(text, [span for span in spans if span[0] >= second])
 
 
+def mark_separator(second: int) -> Span:
+    """Return the place of the mark between two texts that are shown as one."""
+    return second - len(PAIR_SEPARATOR.lstrip()), second - 1
+
+
 def token_offsets(row: "Row", second: int = 0) -> list[Span]:
     """Return the offsets of a row's tokens in a text, or in a pair joined to one text."""
     assert row.spans is not None

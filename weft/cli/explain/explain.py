@@ -298,6 +298,7 @@ def _colour(one: "Explanation") -> "Text":
 def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
     """Print each method's faithfulness: score drop against random word removal."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("method")
@@ -309,7 +310,7 @@ def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
             one.method,
             f"{one.aopc.value:.3f}",
             f"{one.random.value:.3f}",
-            gain.replace("[", r"\["),
+            Text(gain),
             str(one.gain.n),
         )
     console.print(table)

@@ -15,7 +15,7 @@ from weft.batch.indexer import Row
 from weft.decode.heads.answer_span import AnswerSpanOutput
 from weft.errors import UserError
 from weft.explain.targets.target import RowTarget, TargetRequest
-from weft.explain.words import own_words, token_offsets
+from weft.explain.words import mark_separator, own_words, token_offsets
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine, passage_window
 from weft.predict.predictor import Predictor
@@ -54,7 +54,7 @@ def request_answer(
     value = target or str(answer.value) or "no answer"
     spot = RowTarget(
         engine.encoder_model, source, owners, words.tolist(), score, example.full_text, value,
-        tuple(steps), second, engine.indexer.tokenizer.unknown,
+        tuple(steps), second, engine.indexer.tokenizer.unknown, [mark_separator(second)],
     )  # fmt: skip
     return TargetRequest(spot, answer)
 

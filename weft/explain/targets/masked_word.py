@@ -70,11 +70,11 @@ def request_blank(
     name = display_word(tokenizer, chosen)
     spot = RowTarget(
         engine.encoder_model, source, owners, words.tolist(), score, text, name, (step,), 0,
-        tokenizer.mask,
+        tokenizer.mask, [found.span() for found in MASK_PATTERN.finditer(text)],
     )  # fmt: skip
     shown = dict.fromkeys([*best[:WORDS_PER_BLANK].tolist(), chosen])
     probs = tuple((display_word(tokenizer, i), float(np.exp(found[i]))) for i in shown)
-    start = list(MASK_PATTERN.finditer(text))[blank].start()
+    start = spot.marks[blank][0]
     at = ExplainedWord(
         -1, f"blank {blank + 1}", "word", display_word(tokenizer, int(best[0])), probs,
         start=start,

@@ -20,7 +20,7 @@ from weft.explain.explanation import ExplainedWord
 from weft.explain.generation import MAX_ALTERNATIVES, catch_attention, token_namer
 from weft.explain.gradients import MAX_BATCH_STEPS, integrate_gradients
 from weft.explain.targets.target import ScoredTarget, TargetRequest
-from weft.explain.words import Span, own_words
+from weft.explain.words import Span, own_words, word_spans
 from weft.inference.lm_scoring import lm_head, split_windows
 from weft.model import Model
 from weft.predict.classic import ClassicEngine
@@ -51,6 +51,7 @@ class NextTokenTarget(ScoredTarget):
     text: str
     name: str
     second: int = 0
+    marks: Sequence[Span] = ()
 
     @property
     def head(self) -> LanguageModelHead:
@@ -141,6 +142,7 @@ class NGramTarget(ScoredTarget):
     text: str
     name: str
     second: int = 0
+    marks: Sequence[Span] = ()
 
     def log_probs(self, hidden: np.ndarray) -> np.ndarray:
         padded = np.concatenate([hidden, np.zeros((len(hidden), 1), bool)], 1)  # -1: never
@@ -172,7 +174,11 @@ def request_token(
     )
     at = _choose_token(text, offsets, probs, word, first=1 if causal else 0)
     token = _find_token(space, target) if target else int(ids[at])
-    name = token_namer(space, space.size[2])
+    shown_as = token_namer(space, space.size[2])
+
+    def name(token: int) -> str:
+        return shown_as(token).strip() or "␣"
+
     places = np.array(offsets, np.int32).reshape(-1, 2)
     spot: ScoredTarget
     if isinstance(engine, ClassicEngine):
@@ -187,10 +193,10 @@ def request_token(
         best = np.argsort(-logps, kind="stable")[:MAX_ALTERNATIVES].tolist()
         others = {i: float(np.exp(logps[i])) for i in dict.fromkeys([int(ids[at]), *best, token])}
         spot = neural
-    shown = tuple((name(i), prob) for i, prob in others.items())
+    shown = tuple({name(i): prob for i, prob in reversed(others.items())}.items())[::-1]
     actual = name(int(ids[at]))
     explained = ExplainedWord(
-        at, actual, "token", actual, tuple(dict(shown).items()), start=int(places[at, 0])
+        at, actual, "token", actual, shown, start=_word_start(text, int(places[at, 0]))
     )
     return TargetRequest(spot, answer, explained)
 
@@ -247,7 +253,9 @@ def _ngram_target(
 ) -> NGramTarget:
     read = np.arange(at) >= at - (part.ngrams.order - 1)
     words, owners = _own_tokens(text, places[:at], read)
-    return NGramTarget(part, space, ids[:at], owners, token, words, text, name)
+    return NGramTarget(
+        part, space, ids[:at], owners, token, words, text, name, marks=_unread_words(text, words)
+    )
 
 
 def _neural_target(
@@ -287,8 +295,9 @@ def _neural_target(
         torch.from_numpy(inputs.astype(np.int64))[None].to(device), torch.tensor([len(inputs)])
     )
     return NextTokenTarget(
-        engine.model, source, hidden.to(device), owners, step, token, words, text, name
-    )
+        engine.model, source, hidden.to(device), owners, step, token, words, text, name,
+        marks=_unread_words(text, words),
+    )  # fmt: skip
 
 
 def _hidden_token(head: LanguageModelHead, space: LMVocabulary) -> Tensor:
@@ -309,6 +318,17 @@ def _own_tokens(text: str, places: np.ndarray, read: np.ndarray) -> tuple[list[S
     if len(words):
         owners[read] = owned
     return [(int(a), int(b)) for a, b in words.tolist()], owners
+
+
+def _word_start(text: str, at: int) -> int:
+    """Return the first character of a token that is no space."""
+    return at + len(text[at:]) - len(text[at:].lstrip())
+
+
+def _unread_words(text: str, read: Sequence[Span]) -> list[Span]:
+    """Return the words that are no context: the explained one, and those after it."""
+    known = set(read)
+    return [(int(a), int(b)) for a, b in word_spans(text).tolist() if (a, b) not in known]
 
 
 def _data(out: Any) -> Tensor:

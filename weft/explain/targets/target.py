@@ -36,6 +36,7 @@ class ScoredTarget:
     name: str  # of what is explained
     spans: Sequence[Span]  # (W,) of the words in the text
     second: int  # where the second of two texts begins in the text; 0 if there is one
+    marks: Sequence[Span]  # shown without a weight: what is explained, and what is not read
 
     def log_probs(self, hidden: np.ndarray) -> np.ndarray:
         """(M,) the explained log-probability while words (M, W) are hidden."""
@@ -72,6 +73,7 @@ class RowTarget(ScoredTarget):
     states: tuple[int, ...] = ()  # the steps whose states it is read from, for attention
     second: int = 0
     unknown: int = 0  # the token that a hidden word is read as
+    marks: Sequence[Span] = ()
 
     def log_probs(self, hidden: np.ndarray) -> np.ndarray:
         together = max(1, MAX_BATCH_STEPS // max(1, self.source.data.shape[1]))
@@ -138,12 +140,14 @@ def attribute_target(request: TargetRequest, method: str, steps: int = 50) -> Ex
         weights = sample_shapley(target.log_probs, count)
     else:
         weights = target.gradients(steps if method == INTEGRATED else 0)
-    words = tuple(
+    words = [
         WordWeight(int(start), int(end), weight)
         for (start, end), weight in zip(target.spans, weights.tolist(), strict=True)
-    )
+    ]
+    words += [WordWeight(start, end, 0.0) for start, end in target.marks]
+    words.sort(key=lambda word: word.start)
     return Explanation(
-        target.text, request.answer, target.name, method, words, request.at, target.second
+        target.text, request.answer, target.name, method, tuple(words), request.at, target.second
     )
 
 
@@ -155,8 +159,17 @@ def measure_targets(
     seed: int = 0,
 ) -> Faithfulness:
     """Deletion and insertion curves as for whole texts, with words hidden instead of removed."""
-    pairs = [(r.target, e) for r, e in zip(requests, explanations, strict=True) if e.words]
+    pairs = [(r.target, e) for r, e in zip(requests, explanations, strict=True)]
+    pairs = [(target, e) for target, e in pairs if len(target.spans)]
     if not pairs:
         raise UserError("There is no text with words to measure faithfulness on.")
-    curves = [hidden_curves(target.probs, e.words, draws, seed) for target, e in pairs]
+    curves = [
+        hidden_curves(target.probs, _hidden_words(target, e), draws, seed) for target, e in pairs
+    ]
     return summarise_curves(explanations[0].method, np.stack(curves), seed)
+
+
+def _hidden_words(target: ScoredTarget, explanation: Explanation) -> list[WordWeight]:
+    """The words that may be hidden, without the marks."""
+    kept = {(int(start), int(end)) for start, end in target.spans}
+    return [word for word in explanation.words if (word.start, word.end) in kept]

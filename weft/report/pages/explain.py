@@ -215,15 +215,14 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
             else ""
         )
         least = f" The least expected token is “{token}”." if token else ""
-        why = ""
-        if one.at is not None and one.words:
-            why = f" For “{one.target}” the model looks at {', '.join(_strongest_words(one))}."
-        return f"Perplexity {one.answer.value:.3g} per token.{least}{why if one.words else ''}"
+        return f"Perplexity {one.answer.value:.3g} per token.{least}{_evidence(one)}"
     if one is not None and one.answer.blanks:
         fitting = ", ".join(f"“{words[0][0]}”" for words in one.answer.blanks)
-        return f"Most probable: {fitting}{_because(one)}."
+        return f"Most probable: {fitting}.{_evidence(one)}"
     if one is not None and one.answer.value is None:
-        return f"An encoder without a task; its vector rests on the words{_because(one)}."
+        words = ", ".join(_strongest_words(one))
+        rests = f" Its vector rests mainly on {words}." if words else ""
+        return f"An encoder without a task.{rests}"
     if one is not None and one.answer.structure is not None and one.at is None:
         return f"The model predicts {_describe_answer(one)}{_because(one)}."
     if one is not None:
@@ -249,6 +248,15 @@ def _because(one: Explanation) -> str:
     """Return the clause that names the strongest words, or ""."""
     words = ", ".join(_strongest_words(one))
     return f", mainly because of {words}" if words else ""
+
+
+def _evidence(one: Explanation) -> str:
+    """Return the sentence that names the strongest words for the explained token, or ""."""
+    words = ", ".join(_strongest_words(one))
+    if one.at is None or not words:
+        return ""
+    where = f"token {one.at.step + 1}" if one.at.step >= 0 else one.at.name
+    return f" Evidence for “{one.target}” as {where}: {words}."
 
 
 def _strongest_words(one: Explanation) -> list[str]:
@@ -305,6 +313,8 @@ def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str,
     """Return (label, probability, is target), most probable first."""
     if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
+    if one.answer.blanks and any(one.target in dict(words) for words in one.answer.blanks):
+        return []  # they are drawn with the blanks
     probs = zip(predictor.class_labels, one.answer.scores, strict=True)
     pairs = one.at.probs if one.at else sorted(probs, key=lambda p: -p[1])
     shown = [pair for i, pair in enumerate(pairs) if i < MAX_BARS or pair[0] == one.target]
