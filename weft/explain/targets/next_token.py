@@ -254,7 +254,15 @@ def _ngram_target(
     read = np.arange(at) >= at - (part.ngrams.order - 1)
     words, owners = _own_tokens(text, places[:at], read)
     return NGramTarget(
-        part, space, ids[:at], owners, token, words, text, name, marks=_unread_words(text, words)
+        part,
+        space,
+        ids[:at],
+        owners,
+        token,
+        words,
+        text,
+        name,
+        marks=_words_outside_context(text, words),
     )
 
 
@@ -296,7 +304,7 @@ def _neural_target(
     )
     return NextTokenTarget(
         engine.model, source, hidden.to(device), owners, step, token, words, text, name,
-        marks=_unread_words(text, words),
+        marks=_words_outside_context(text, words),
     )  # fmt: skip
 
 
@@ -325,7 +333,7 @@ def _word_start(text: str, at: int) -> int:
     return at + len(text[at:]) - len(text[at:].lstrip())
 
 
-def _unread_words(text: str, read: Sequence[Span]) -> list[Span]:
+def _words_outside_context(text: str, read: Sequence[Span]) -> list[Span]:
     """Return the words that are no context: the explained one, and those after it."""
     known = set(read)
     return [(int(a), int(b)) for a, b in word_spans(text).tolist() if (a, b) not in known]
