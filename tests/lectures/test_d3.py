@@ -140,3 +140,13 @@ def test_they_are_drawn_over_the_passage(bidaf):
     assert page.count("Oslo") == 3
     hot = [span for span in shown.spans if "black on" in str(span.style)]
     assert hot
+
+
+def test_explain_draws_them_on_its_page(bidaf, tmp_path):
+    page = tmp_path / "page.html"
+    said = ok("explain", bidaf, "--text", QUESTION, "--text-pair", PASSAGE, "-o", page).out
+    (answer,) = load(bidaf, device="cpu")([(QUESTION, PASSAGE)], parts=True)
+    for name, strip in (("start", answer.starts), ("end", answer.ends)):
+        peak = max(prob for *_, prob in strip)
+        assert f"<h4>{name}</h4>" in page.read_text("utf-8")
+        assert f"{name:<6}{peak:.3f}  {PASSAGE}" in said

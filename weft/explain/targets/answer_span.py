@@ -123,6 +123,6 @@ def requests_of(
 ) -> list[TargetRequest]:
     """Return what is explained of each question."""
     prepared = [one for one in predictor.prepare_inputs(examples) if isinstance(one, Example)]
-    answers = predictor(prepared)
+    answers = predictor(prepared, parts=True)  # with start and end distributions, to draw
     pairs = zip(prepared, answers, strict=True)
     return [request_answer(predictor, one, answer, target) for one, answer in pairs]
