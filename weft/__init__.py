@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.predict import Predictor as Predictor
     from weft.predict.evaluate import evaluate as evaluate
     from weft.predict.generate import generate as generate
+    from weft.predict.join_models import ensemble as ensemble
     from weft.text.read import read as read
     from weft.text.write import write as write
     from weft.vectors.store import Vectors as Vectors
@@ -49,6 +50,7 @@ _HOMES = {
     "check": "weft.doctor.check",
     "compare": "weft",  # the folder, which can be called
     "corpus": "weft.text.synthetic.corpora",
+    "ensemble": "weft.predict.join_models",
     "evaluate": "weft.predict.evaluate",
     "generate": "weft.predict.generate",
     "load": "weft.loading",

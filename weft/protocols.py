@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from weft.predict.output import EngineOutput
     from weft.predict.predictor import Predictor
     from weft.runtime import Runtime
-    from weft.tasks.annotation import Annotation, Decoded
+    from weft.tasks.annotation import Annotation, Decoded, SentenceDistribution
     from weft.tasks.language import LMVocabulary
     from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
     from weft.tasks.task import Answer, Loss
@@ -135,16 +135,10 @@ class Encoder:
     input_kind: "InputKind | None" = None  # if it fixes what the steps of a row are
     stride: int = 1  # input steps per output step
     leading: int = 0  # steps in front of the text's, such as [CLS]
-    mixes_steps: bool = True  # a state depends on other steps than its own
-    has_attention: bool = False  # `attention_weights` is implemented
 
     if TYPE_CHECKING:
 
         def __call__(self, x: Padded) -> Padded: ...
-
-    def attention_weights(self, x: "Padded") -> "list[Tensor]":
-        """Return the attention weights, one (B, N, T, T) tensor per layer."""
-        raise NotImplementedError
 
 
 class Pool:
@@ -208,6 +202,7 @@ class Head:
     extended_vocab_start: int = 0  # first id of a copied source word; 0: copies none
     max_target_length: int | None = None  # longest target text
     note: str = ""  # a caveat about the metrics
+    can_average: bool = True  # its output has the `distributions` that an ensemble averages
     graphs: "DecodeGraphs | None" = None  # CUDA graphs of the decoder's steps
 
     # (B, H) or (B, T, H), with the source if it copies, with the vector if it is an MLM.
@@ -476,6 +471,7 @@ class Task(Generic[Space]):
     has_target_tokenizer: bool = False  # answers are texts: `text_space` takes their tokenizer
     gives_vectors: bool = False  # there are no answers, only vectors
     has_boundaries: bool = False  # an answer has a start and an end distribution
+    can_average: bool = False  # several models can answer as one: an ensemble
 
     @staticmethod
     def infer(settings: Section, examples: "Iterable[Example]") -> dict[str, object]:
@@ -545,6 +541,21 @@ class Task(Generic[Space]):
 
     def predict_targets(self, scores: Scores, space: Space) -> "np.ndarray | Sequence[object]":
         """Return the answers in the form that the metric compares."""
+        raise NotImplementedError
+
+    def join_spaces(self, spaces: "Sequence[Space]", weights: "np.ndarray") -> Space:
+        """Return the label space of an ensemble; the `weights` of its members sum to 1."""
+        return spaces[0]
+
+    def average(
+        self, scores: "Sequence[Scores]", spaces: "Sequence[Space]", weights: "np.ndarray",
+        space: Space,
+    ) -> Scores:  # fmt: skip
+        """Return the scores of an ensemble: the mean of the members' probabilities.
+
+        `scores` has what `Engine.distributions` gives of each member, `spaces` their label spaces;
+        the `weights` sum to 1.
+        """
         raise NotImplementedError
 
     def tune(self, scores: Scores, targets: Any, space: Space) -> Space:
@@ -635,6 +646,10 @@ class ClassicModel:
         """Return logits (n, C), a standardised number (n, 1), or the tags of each text."""
         raise self._unsupported_error("scores tokens, not texts")
 
+    def distributions(self, texts: "Sequence[Any]", space: Any) -> "list[SentenceDistribution]":
+        """Return the probabilities of all tags, if it labels words."""
+        raise self._unsupported_error("has no tags of words")
+
     def likelihoods(
         self, texts: "Iterable[str]", space: "LMVocabulary", running: bool = False
     ) -> "Iterator[Decoded]":
@@ -721,6 +736,11 @@ class Engine:
         return False
 
     @property
+    def can_average(self) -> bool:
+        """True if an ensemble can average its scores with those of others."""
+        return True
+
+    @property
     def parameters(self) -> int:
         """The number of parameters."""
         raise NotImplementedError
@@ -728,6 +748,13 @@ class Engine:
     def predict(self, inputs: "Sequence[str | Example]", parts: bool = False) -> "EngineOutput":
         """Return the scores of each input; with `parts`, also token weights if there are any."""
         raise NotImplementedError
+
+    def distributions(self, inputs: "Sequence[str | Example]") -> "EngineOutput":
+        """Return scores that `Task.average` can average with those of other engines.
+
+        They are logits, or the probabilities of all choices for words and spans.
+        """
+        return self.predict(inputs)
 
     def embed(self, texts: "Sequence[str | Example]") -> "np.ndarray":
         """Return sentence vectors (n, H)."""

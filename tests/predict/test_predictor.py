@@ -168,7 +168,7 @@ def test_a_class_token_has_no_place_in_the_text(tmp_path):
     vectors, spans = predictor.states("the film was good")
     assert len(vectors) == len(spans) == 4
     engine = predictor.engine
-    store = engine._index(["the film was good"])
+    store = engine.index(["the film was good"])
     (_, reading), *_ = forward_batches(engine.model, store, engine.runtime)
     torch.testing.assert_close(torch.tensor(vectors), reading.states.data[0, 1:])
     np.testing.assert_allclose(predictor.embed(["the film was good"])[0], reading.vector[0])
@@ -191,7 +191,7 @@ def test_weights_of_attention_belong_to_tokens_and_sum_to_one(trained):
         tokens = predictor.engine.indexer.tokenizer.strings([text])[0]
         assert [text[start:end] for start, end, _ in answer.parts] == tokens
         assert sum(weight for _, _, weight in answer.parts) == pytest.approx(1, abs=1e-5)
-    store = predictor.engine._index([TEXTS[4]])
+    store = predictor.engine.index([TEXTS[4]])
     (_, reading), *_ = forward_batches(predictor.engine.model, store, predictor.engine.runtime)
     weights = [weight for _, _, weight in answers[4].parts]
     np.testing.assert_allclose(weights, reading.weights[0], atol=1e-6)
@@ -283,7 +283,8 @@ def test_the_threshold_of_several_labels_is_tuned_and_saved(name, tmp_path):
     predictor = outcome.predictor
     dev = list(several().dev())
     targets = np.array([predictor.task.target(e, predictor.space) for e in dev])
-    found = predictor.task.probabilities(predictor.engine.predict([e.text for e in dev]).scores)
+    scores = predictor.engine.predict([e.text for e in dev]).scores
+    found = predictor.task.probabilities(scores, predictor.space)
 
     def f1(threshold):
         given = found >= threshold

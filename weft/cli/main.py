@@ -12,6 +12,7 @@ from weft.cli import (
     config,
     convert,
     demo,
+    ensemble,
     evaluate,
     export,
     generate,
@@ -71,6 +72,7 @@ app.command("generate")(generate.generate)
 app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
+app.command("ensemble")(ensemble.ensemble)
 app.command("tune")(tune.tune)
 app.command("convert")(convert.convert)
 app.command("export")(export.export)

@@ -29,6 +29,9 @@ def train(
     on_bad_row: options.OnBadRow = "",
     pretrained: options.Pretrained = "",
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    ensemble: Annotated[
+        int | None, typer.Option(help="Train this many seeds as one model, an ensemble.")
+    ] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     resume: Annotated[
@@ -70,6 +73,7 @@ def train(
         "data.on_bad_row": ("--on-bad-row", on_bad_row),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
+        "train.ensemble": ("--ensemble", ensemble),
     }
     from weft.run import train as run
     from weft.run.folder import resume_hint

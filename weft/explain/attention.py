@@ -12,9 +12,8 @@ from torch import Tensor
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
-from weft.config import section_kinds
 from weft.embed.contextual import Contextual, TransformerEmbedder
-from weft.encode.stack import encoder_members, member_inputs
+from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
 from weft.model import EncoderModel, JointPairModel, Model
@@ -48,7 +47,9 @@ class AttentionMaps:
 def has_token_attention(model: EncoderModel) -> bool:
     """Return True if the model has attention weights on tokens."""
     return (
-        model.encoder.has_attention or _has_attention_pool(model) or has_embedder_attention(model)
+        isinstance(model.encoder, TransformerEncoder)
+        or _has_attention_pool(model)
+        or has_embedder_attention(model)
     )
 
 
@@ -56,8 +57,7 @@ def has_heads(model: Model | None) -> bool:
     """Return True if the encoder or a pre-trained network has attention heads to show."""
     if not isinstance(model, EncoderModel):
         return False
-    members = encoder_members(model.encoder)
-    return any(member.has_attention for member in members) or any(
+    return isinstance(model.encoder, TransformerEncoder) or any(
         embedder.has_attention for embedder in model.embedder_parts
     )
 
@@ -66,8 +66,7 @@ def has_embedder_attention(model: Model) -> bool:
     """Return True if the only embedder is a pre-trained network with attention weights."""
     embedders = model.embedder_parts
     alone = len(embedders) == 1 and embedders[0].has_attention
-    above = section_kinds(model.parts["encoder"])
-    return alone and all(kind in ("transformer", "none") for kind in above)
+    return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
 
 
 def _has_attention_pool(model: EncoderModel) -> bool:
@@ -221,17 +220,14 @@ def _iterate_maps(
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
             yield kind, own, embedder.attention_weights(read), second
-    if any(member.has_attention for member in encoder_members(model.encoder)):
+    if isinstance(model.encoder, TransformerEncoder):
         embedded = model.embed(source)
         if isinstance(model, JointPairModel) and source.second is not None:
             embedded = model.pair(embedded)
-        for at in member_inputs(model.encoder, embedded):
-            if at.member.has_attention:
-                front = at.member.leading
-                # After a stride, a step stands where the window of a convolution has its centre.
-                own = ["[CLS]"] * front + tokens[:: at.stride]
-                middle = second // at.stride + front if second else 0
-                yield "transformer", own, at.member.attention_weights(at.inputs), middle
+        front = model.encoder.leading
+        own = ["[CLS]"] * front + tokens
+        weights = model.encoder.attention_weights(embedded)
+        yield "transformer", own, weights, second + front if second else 0
 
 
 def _stack_layers(layers: Sequence[Tensor], size: int) -> np.ndarray:
@@ -260,7 +256,7 @@ def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
     states = model.encoder(embedded)
     final = _pool_weights(model, states)  # (B, T)
     encoder = model.encoder
-    if encoder.has_attention:
+    if isinstance(encoder, TransformerEncoder):
         flow = rollout(encoder.attention_weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if has_embedder_attention(model):
@@ -273,7 +269,7 @@ def state_flow(model: EncoderModel, source: Padded) -> Tensor:
     """(B, T, T) how much of the state of each step came from each token, by attention rollout."""
     size = source.data.shape[1]
     flow = torch.eye(size, device=source.data.device).expand(len(source), -1, -1)
-    if model.encoder.has_attention:
+    if isinstance(model.encoder, TransformerEncoder):
         embedded = model.embed(source)
         if isinstance(model, JointPairModel) and source.second is not None:
             embedded = model.pair(embedded)
@@ -287,7 +283,7 @@ def state_flow(model: EncoderModel, source: Padded) -> Tensor:
 
 def has_state_attention(model: EncoderModel) -> bool:
     """Return True if `state_flow` says something: the states attend to tokens."""
-    looks = model.encoder.has_attention or has_embedder_attention(model)
+    looks = isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
     return looks and not model.traits.is_bi_encoder
 
 

@@ -16,7 +16,7 @@ from weft.explain.explanation import ExplainedWord, Explanation, Target, WordPro
 from weft.explain.faithfulness import Faithfulness, summarise_curves
 from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
 from weft.explain.perturb import hidden_curves, occlude, sample_shapley
-from weft.explain.targets.bracket import bracket_probs
+from weft.explain.targets.bracket import all_spans, bracket_marginals
 from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.classic import ClassicEngine
@@ -297,9 +297,14 @@ def _bracket_choices(
     engine = cast(NeuralEngine, predictor.engine)
     ((_, source),) = engine.batches([example])  # type: ignore[list-item]
     with torch.no_grad():
-        shares = bracket_probs(engine.model(source), spans)
+        output = engine.model(source)
+        shares = bracket_marginals(output.head.brackets, output.boundaries).cpu().numpy()
+    table = dict(zip(all_spans(len(example.words)), shares, strict=True))
     labels = [ours.get(span, NO_CONSTITUENT) for span in spans]
-    probs = [sort_choices(names, share, label) for share, label in zip(shares, labels, strict=True)]
+    probs = [
+        sort_choices(names, table[span].tolist(), label)
+        for span, label in zip(spans, labels, strict=True)
+    ]
     return _ColumnChoices("constituent", TargetSpec("bracket"), names, labels, gold, spans, probs)
 
 

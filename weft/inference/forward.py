@@ -1,6 +1,6 @@
 """Batched forward passes: batches of similar length in, the order of the rows out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,8 +62,17 @@ def collect_outputs(
 
 def decode_batches(model: Model, source: RowSource, runtime: Runtime) -> list[Any]:
     """Return the decoded prediction of each row, in the order of the rows."""
+    return run_rows(model, source, runtime, lambda output: output.decode())
+
+
+def run_rows(
+    model: Model, source: RowSource, runtime: Runtime, read: Callable[[Any], Sequence[Any]]
+) -> list[Any]:
+    """Return what `read` takes from each batch's output, row by row, in the order of the rows."""
     out: list[Any] = [None] * len(source)
-    for rows, logits in _run_batches(model, source, runtime, model):
-        for row, prediction in zip(rows.tolist(), logits.decode(), strict=True):
-            out[row] = prediction
+    if not len(source):
+        return out
+    for rows, output in _run_batches(model, source, runtime, model):
+        for row, value in zip(rows.tolist(), read(output), strict=True):
+            out[row] = value
     return out

@@ -51,6 +51,15 @@ class ClassicEngine(Engine):
             return EngineOutput(scores, coverage, [word_weights(one) for one in scores], read)
         return EngineOutput(scores, coverage, read=read)
 
+    def distributions(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the probabilities of all tags of words, else what `predict` does."""
+        if not self.part.is_structured:
+            return self.predict(inputs)
+        read = np.array([1.0 if text.strip() else 0.0 for text in plain_texts(inputs)])
+        known = self.part.coverage(plain_texts(inputs))
+        scores = self.part.distributions(inputs, self.space)
+        return EngineOutput(scores, read if known is None else known, read=read)
+
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         return self.part.likelihoods(texts, self._vocabulary, running)
 

@@ -24,6 +24,8 @@ from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.inference.lm_scoring import lm_head
 from weft.predict.classic import ClassicEngine
+from weft.predict.ensemble import EnsembleEngine
+from weft.predict.joint_decoding import JointContinuation, encode_jointly
 from weft.predict.neural import NeuralEngine
 from weft.predict.output import EngineInput, plain_texts
 from weft.predict.predictor import Predictor, load
@@ -101,6 +103,8 @@ def generate(
 class Generator:
     """Generates text with any model: neural or n-gram, with or without a source."""
 
+    continuing: PromptContinuation | JointContinuation
+
     def __init__(self, predictor: Predictor):
         kind = predictor.config["task"]["kind"]
         if kind not in ("language", "seq2seq"):
@@ -120,6 +124,9 @@ class Generator:
     def _prepare_continuation(self) -> None:
         """Prepare prompt continuation: the first token and the context limit."""
         engine = self.engine
+        if isinstance(engine, EnsembleEngine):
+            self._prepare_joint_continuation(engine)
+            return
         if isinstance(engine, ClassicEngine):
             ngrams = engine.part.ngrams
             self.continuing = PromptContinuation(ngrams)
@@ -137,6 +144,19 @@ class Generator:
         # Positions beyond the training window were never trained.
         decoder = pack_if_possible(head.decoder)
         self.continuing = PromptContinuation(decoder, None if limit is None else head.window)
+
+    def _prepare_joint_continuation(self, engine: EnsembleEngine) -> None:
+        """Prepare the continuation by all members of an ensemble."""
+        members = [Generator(member) for member in engine.members]
+        first = members[0]
+        for i, member in enumerate(members):
+            if (member.size, member.bos) != (first.size, first.bos):
+                raise UserError(
+                    f"Members 0 and {i} of this ensemble number their tokens differently, so they "
+                    "cannot generate together."
+                )
+        self.size, self.bos = first.size, first.bos
+        self.continuing = JointContinuation([m.continuing for m in members], engine.weights)
 
     def search_settings(self, changes: Mapping[str, object]) -> SearchSettings:
         """Return the model's search settings, overridden by `changes`."""
@@ -270,8 +290,11 @@ class Generator:
                     f"{name} is empty; this model needs a source text. Give it as PROMPT, or "
                     "a file of texts with --input (- is standard input)."
                 )
-        engine = self._neural
         inputs = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
+        if isinstance(self.engine, EnsembleEngine):
+            yield from self._joint_batches(self.engine, inputs, names, settings)
+            return
+        engine = self._neural
         for rows, source in engine.batches(inputs):
             for row in rows:
                 if row.read_fraction < 1:
@@ -288,6 +311,31 @@ class Generator:
             before: list[list[int]] = [[] for _ in rows]
             chosen = [row.text for row in rows]
             yield replace(job, rows=chosen, before=before, oov_words=oov_words)
+
+    def _joint_batches(
+        self, engine: EnsembleEngine, inputs: Sequence[EngineInput], names: Sequence[str],
+        settings: SearchSettings,
+    ) -> Iterator[GenerationBatch]:  # fmt: skip
+        """Yield batches of sources that are encoded by all members of an ensemble."""
+        if settings.coverage_penalty:
+            raise UserError("generate.coverage_penalty needs the attention of a single model.")
+        head = engine.neural_engines[0].model.head
+        for at in range(0, len(inputs), MAX_PROMPTS):
+            chosen = list(range(at, min(at + MAX_PROMPTS, len(inputs))))
+            own = [inputs[i] for i in chosen]
+            job = encode_jointly(engine.neural_engines, engine.weights, own, settings)
+            for rows in job.rows:
+                for row in rows:
+                    if row.read_fraction < 1:
+                        raise UserError(
+                            f"{names[at + row.text]} is longer than a member of this ensemble "
+                            "reads. Shorten it, or split it."
+                        )
+            words = [self.space.oov_words(row.words, _fields(own[row.text])) for row in job.rows[0]]
+            yield GenerationBatch(
+                chosen, job.step, job.state, head.bos, [[] for _ in chosen], oov_words=words,
+                extra_ids=job.extended_ids,
+            )  # fmt: skip
 
     def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
         """Return the batch before its first decoding step."""
@@ -343,6 +391,9 @@ class Generator:
         task = self.predictor.config["task"]
         if task.get("pointer") or task.get("record") or self.engine.input_kind == "vectors":
             return []
+        if isinstance(self.engine, EnsembleEngine):
+            members = (Generator(member) for member in self.engine.members)
+            return list(dict.fromkeys(w for m in members for w in m.unknown_words(prompts)))
         tokenizer = self.tokenizer if self.continues else self._neural.indexer.tokenizer
         if UNK not in tokenizer.vocabulary:
             return []

@@ -74,6 +74,11 @@ def replay_golden(predictor: "Predictor", path: Path, count: object) -> None:
             )
 
 
+def recorded_inputs(path: Path) -> "list[Input]":
+    """Return the inputs whose answers are recorded in a golden.jsonl."""
+    return [_recorded_input(line) for line in jsonio.read_lines(path)]
+
+
 def _recorded_input(line: JsonObject) -> str | tuple[str, str]:
     """Return the recorded input: a text, or a pair."""
     first = str(line["text"])

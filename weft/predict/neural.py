@@ -29,6 +29,7 @@ from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
 from weft.model import EncoderModel, LanguageModel, Model, ModelOutput, build_model
+from weft.predict.distributions import sentence_distributions
 from weft.predict.fill_mask import fill
 from weft.predict.output import (
     EngineInput,
@@ -39,7 +40,7 @@ from weft.predict.output import (
 )
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.protocols import Engine, InputKind, OutputSize, Pair, Section
+from weft.protocols import Engine, Head, InputKind, OutputSize, Pair, Section
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
@@ -99,16 +100,30 @@ class NeuralEngine(Engine):
             return self._classify_with_weights(inputs)
         return self._classify(inputs)
 
+    def distributions(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Return the probabilities of all choices for words or answers, else what `predict` does.
+
+        Only the most probable choice of `predict` is left out; long texts are merged as there.
+        """
+        traits = self.model.traits
+        if not traits.is_structured or traits.is_lm or traits.is_mlm:
+            return self.predict(inputs)
+        if traits.input_kind == "pairs":
+            return self._find_spans(inputs, parts=True)
+        rows, count = self.index(inputs), len(inputs)
+        coverage, read = _coverage(rows.rows, count)
+        return EngineOutput(sentence_distributions(self, rows, count), coverage, read=read)
+
     def _classify(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the logits of each text or pair."""
-        rows = self._index(inputs)
+        rows = self.index(inputs)
         logits = collect_outputs(self.model, rows, self.runtime)
         coverage, read = _coverage(rows.rows, len(inputs))
         return EngineOutput(_average_windows(logits, rows.rows, len(inputs)), coverage, read=read)
 
     def _classify_with_weights(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the logits of each text, and the weight of each token in its vector."""
-        rows = self._index(inputs, spans=True)
+        rows = self.index(inputs, spans=True)
         logits = np.empty((0, 0))
         parts: list[list[TokenWeight]] = [[] for _ in inputs]
         for chosen, output in forward_batches(self.model, rows, self.runtime):
@@ -127,7 +142,7 @@ class NeuralEngine(Engine):
 
         With `parts`, also the start and end distributions over the passage.
         """
-        rows = self._index(inputs)
+        rows = self.index(inputs)
         windows = [
             passage_window(self.model, row, _second_text(inputs[row.text]), row.text)
             for row in rows.rows
@@ -149,7 +164,7 @@ class NeuralEngine(Engine):
 
     def _decode_rows(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the labels of the words of each text, or the generated text."""
-        rows = self._index(inputs)
+        rows = self.index(inputs)
         decoded: list[list[Decoded]] = [[] for _ in inputs]
         for row, (table, probs) in zip(
             rows.rows,
@@ -180,6 +195,12 @@ class NeuralEngine(Engine):
             for one in scored
         ]
         return EngineOutput(scored, self.indexer.tokenizer.known_fraction(texts), weights)
+
+    @property
+    def can_average(self) -> bool:
+        """True if the head's output has distributions to average."""
+        head: Head = self.model.head
+        return head.can_average
 
     @property
     def has_backward_lm(self) -> bool:
@@ -251,7 +272,7 @@ class NeuralEngine(Engine):
             self._check_text_vectors(pair)
         if not texts:
             return np.zeros((0, self.model.pool.output_size), np.float32)
-        rows = self._index(texts)
+        rows = self.index(texts)
         vectors = collect_outputs(
             self.model, rows, self.runtime, select=lambda output: output.text_vector
         )
@@ -269,7 +290,7 @@ class NeuralEngine(Engine):
     def states(self, text: EngineInput) -> tuple[np.ndarray, np.ndarray]:
         if not isinstance(self.model, EncoderModel):
             raise UserError("A language model has no encoder, so it has no token vectors.")
-        rows = self._index([text], spans=True)
+        rows = self.index([text], spans=True)
         if not len(rows):
             return np.zeros((0, self.model.encoder.output_size), np.float32), np.zeros((0, 2), int)
         vectors = [np.zeros((0, 0))] * len(rows)
@@ -286,7 +307,7 @@ class NeuralEngine(Engine):
 
     def batches(self, inputs: Sequence[EngineInput]) -> Iterator[tuple[list[Row], Padded]]:
         """Yield rows with their offsets, and the batch they form."""
-        rows = self._index(inputs, spans=True)
+        rows = self.index(inputs, spans=True)
         for batch in inference_batches(rows, rows=MAX_ROWS, budget=MAX_TOKENS):
             yield [rows.rows[i] for i in batch.rows], batch.source.to(self.runtime.device)
 
@@ -404,7 +425,7 @@ class NeuralEngine(Engine):
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def _index(self, inputs: Sequence[EngineInput], spans: bool = False) -> InferenceRows:
+    def index(self, inputs: Sequence[EngineInput], spans: bool = False) -> InferenceRows:
         """Return the rows that the model reads; with `spans`, also the offsets of their tokens."""
         kind = self.model.traits.input_kind
         if kind == "trees":

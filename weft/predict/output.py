@@ -10,6 +10,7 @@ from weft.tasks.annotation import Decoded
 from weft.text.example import Example
 
 if TYPE_CHECKING:
+    from weft.tasks.annotation import SentenceDistribution
     from weft.tasks.extractive_qa import AnswerSpan
     from weft.tasks.mlm import FilledMasks
 
@@ -21,8 +22,12 @@ TokenWeight = tuple[int, int, float]  # start, end, weight
 class EngineOutput:
     """The output of an engine for a list of texts, in order."""
 
-    # Logits (texts, C); or of a model that labels words or finds spans, a prediction per text.
-    scores: "np.ndarray | list[Decoded] | list[AnswerSpan] | list[FilledMasks]"
+    # Logits (texts, C); or of a model that labels words or finds spans, a prediction per text, or
+    # the probabilities of all of them (`Engine.distributions`).
+    scores: (
+        "np.ndarray | list[Decoded] | list[AnswerSpan] | list[FilledMasks] "
+        "| list[SentenceDistribution]"
+    )
     coverage: np.ndarray  # (texts,) fraction of the tokens that were read and distinguished
     parts: Sequence[tuple[TokenWeight, ...]] = ()  # of each text, the weights of its tokens
     read: np.ndarray | None = None  # (texts,) fraction of the tokens that were read; None: all

@@ -19,6 +19,7 @@ from weft.predict.golden import (
     input_json,
     replay_golden,
 )
+from weft.predict.members import SECTION
 from weft.predict.output import EngineInput, plain_texts
 from weft.protocols import ClassicModel, Engine, LabelSpace, Saved, Section
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
@@ -44,10 +45,10 @@ class Predictor:
 
     def __repr__(self) -> str:
         config = self.config
-        encoder = "+".join(
-            configuration.section_kinds(config.get("encoder", config.get("decoder", {})))
-        )
+        encoder = config.get("encoder", config.get("decoder", {})).get("kind", "")
         kind = config.get("classic", {}).get("kind", encoder)
+        if SECTION in config:
+            kind = f"ensemble of {len(config[SECTION]['weights'])}"
         labels = self.class_labels
         shown = ", ".join(labels[:MAX_LABELS_SHOWN]) + (
             ", …" if len(labels) > MAX_LABELS_SHOWN else ""
@@ -207,7 +208,7 @@ def load(
         task = build_task(config)
     with _naming_errors(folder / "labels.json"):
         space = _load_space(task, folder / "labels.json")
-    engine = _load_engine(folder, config, space, device)
+    engine = _load_engine(folder, config, task, space, device)
     engine.quantise_weights(weights, str(folder))
     predictor = Predictor(engine, task, space, config)
     if replay:
@@ -216,7 +217,14 @@ def load(
     return predictor
 
 
-def _load_engine(folder: Path, config: Section, space: LabelSpace, device: str) -> Engine:
+def _load_engine(
+    folder: Path, config: Section, task: AnyTask, space: LabelSpace, device: str
+) -> Engine:
+    if SECTION in config:
+        from weft.predict.ensemble import EnsembleEngine
+
+        with _naming_errors(folder / "model.json"):
+            return EnsembleEngine.load(folder, config, task, space, device)
     if "classic" not in config:
         from weft.predict.neural import NeuralEngine
 
@@ -359,8 +367,7 @@ def _read_model_json(path: Path) -> Saved:
     if not isinstance(config, dict):
         raise UserError(f"{path}: damaged (it holds no configuration). Restore it or train again.")
     for name, section in config.items():
-        several = name in configuration.LISTED_SECTIONS and isinstance(section, list)
-        tables = section if several else [section]
+        tables = section if name == "embedder" and isinstance(section, list) else [section]
         if not tables or not all(isinstance(table, dict) for table in tables):
             raise UserError(
                 f"{path}: damaged ([{name}] should hold settings, found "

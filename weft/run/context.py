@@ -55,6 +55,7 @@ class RunRecord(TrainingRecord):
     notes: list[str]
     versions: dict[str, str]
     command: str
+    members: list[dict[str, dict[str, dict[str, float]]]]  # metrics by member of an ensemble
 
 
 @dataclass(frozen=True)

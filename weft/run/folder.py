@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from weft.errors import OutOfMemory, UserError, is_out_of_memory, out_of_memory_message
+from weft.predict.members import MEMBERS
 from weft.storage import LOCK_FILE, WriteError, cannot_write, remove_leftovers
 
 DISK_FULL_ERRORS = {
@@ -26,6 +27,7 @@ RUN_FILES = {
     "health.json",
     "progress.json",
     "tensorboard",
+    MEMBERS,
 }
 
 
@@ -61,15 +63,18 @@ def _contents(folder: Path) -> set[str]:
 def _is_failed_run(folder: Path, present: set[str]) -> bool:
     """Return True if the folder was left by a run that ended before it trained."""
     kept = {name for name in present if not name.endswith(".part")}
-    learned = any((folder / "checkpoints").glob("*.safetensors"))
+    learned = any((folder / "checkpoints").glob("*.safetensors")) or (folder / MEMBERS).is_dir()
     ours = "config.toml" in kept and kept <= RUN_FILES - {"model"}
     return not kept or (ours and not learned)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """Return the checkpoint that a resumed run would start from."""
-    path = folder / "checkpoints" / "last.safetensors"
-    return path if path.is_file() else None
+    """Return the checkpoint that a resumed run would start from; of an ensemble, the newest."""
+    name = Path("checkpoints") / "last.safetensors"
+    paths = [folder / name, *(folder / MEMBERS).glob(f"*/{name}")]
+    return max(
+        (path for path in paths if path.is_file()), key=lambda p: p.stat().st_mtime, default=None
+    )
 
 
 def resume_command(folder: Path) -> str:

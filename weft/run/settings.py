@@ -5,6 +5,7 @@ import math
 
 from weft import registry
 from weft.errors import UserError
+from weft.predict.members import MAX_MEMBERS
 from weft.protocols import Section
 from weft.train.settings import Settings
 
@@ -43,6 +44,8 @@ def _check(settings: Settings) -> None:
     for name, value in values.items():
         if name != "seed" and isinstance(value, (int, float)) and not 0 <= value < math.inf:
             raise UserError(f"train.{name} should be 0 or more, got {value}.")
+    if not 1 <= settings.ensemble <= MAX_MEMBERS:
+        raise UserError(f"train.ensemble goes from 1 to {MAX_MEMBERS}, got {settings.ensemble}.")
     for name in ("warmup", "ema_decay"):
         if values[name] >= 1:
             raise UserError(f"train.{name} is a fraction of the run, below 1; got {values[name]}.")

@@ -1,7 +1,7 @@
 """One training run: files in, run folder out.
 
 RUN/config.toml  log.txt  metrics.jsonl  predictions.jsonl  health.json  model/
-    checkpoints/{last,best}.safetensors
+    checkpoints/{last,best}.safetensors  [members/0/ …, the runs of an ensemble]
 """
 
 import contextlib
@@ -104,7 +104,10 @@ def train(
     full, folder = resolve_config(config), Path(output)
     with lock_folder(folder) as note:
         check_writable(folder, resume, overwrite)
-        return _train(
+        run = _train
+        if full["train"]["ensemble"] > 1:
+            from weft.run.ensemble import train_members as run
+        return run(
             config, full, folder, splits, device, resume, quiet, on_evaluate, [note] if note else []
         )
 
@@ -122,6 +125,104 @@ def _train(
 ) -> RunResult:
     """Train in a locked folder; `full` is `config` with all defaults."""
     started = time.perf_counter()
+    settings = Settings(**full["train"])
+    ready = prepare_run(config, full, folder, splits, device, quiet)
+    runtime = None
+    if "classic" not in full:
+        from weft.runtime import select_runtime
+
+        runtime = select_runtime(device, settings.precision)
+    if resume:
+        check_same_model(folder, full)
+    clear_folder(folder, resume)
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
+        engine: Engine
+        training: TrainingRecord
+        with explain_failures(
+            folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
+        ):
+            write_text(path, configuration.dumps(full))  # first: it makes this a run folder
+            logger = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
+            stack.callback(logger.close)
+            context = ready.context(settings, folder, logger, started, on_evaluate, notes)
+            if runtime is None:
+                from weft.run import classic
+
+                _note_ignored(config, logger)
+                engine, result = classic.ClassicRun(context, full["classic"]).fit()
+                training = {
+                    "stopped": result.stop_reason,
+                    "completed": result.completed,
+                    "rising": "",
+                    "device_bytes": 0,
+                }
+            else:
+                from weft.run.neural import NeuralRun, infer_features
+
+                infer_features(full, ready.splits.train)
+                engine, result = NeuralRun(context, full, runtime, ready.parser).fit(resume)
+                training = {
+                    "stopped": result.stop_reason,
+                    "device_bytes": runtime.peak_memory(),
+                    "losses": result.losses,
+                    "rising": result.undertrained,
+                    "completed": result.completed,
+                    "threads": list(result.threads),
+                    "updates": result.updates,
+                    "training_seconds": round(result.seconds, 3),
+                }
+        training["seconds"] = round(time.perf_counter() - started, 3)
+        predictor = Predictor(engine, ready.task, ready.space, full)
+        with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
+            return evaluate_and_save(predictor, context, training)
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """The data of a run: split, preprocessed, and with its label space."""
+
+    data: Data
+    task: AnyTask
+    space: LabelSpace
+    splits: Splits
+    tally: SkipCounter
+    parser: Predictor | None
+    notes: Sequence[str]  # how columns and splits were chosen
+
+    def context(
+        self,
+        settings: Settings,
+        folder: Path,
+        logger: RunLogger,
+        started: float,
+        on_evaluate: EvalCallback | None,
+        notes: Sequence[str],
+    ) -> RunContext:
+        """Return the context of a run in a folder, with all notes logged."""
+        for message in (
+            *notes,
+            *self.notes,
+            unused_second_text(self.splits.train, self.task),
+            near_duplicate_labels(self.space),
+        ):
+            if message:
+                logger.info(message)
+        return RunContext(
+            self.data, settings, self.task, self.space, self.splits, folder, logger, self.tally,
+            started, on_evaluate,
+        )  # fmt: skip
+
+
+def prepare_run(
+    config: Config,
+    full: FilledSections,
+    folder: Path,
+    splits: Splits | None,
+    device: str,
+    quiet: bool,
+) -> PreparedRun:
+    """Read the data and learn the label space; `full` gets the settings that depend on them."""
     data, settings = Data(**full["data"]), Settings(**full["train"])
     tally = SkipCounter(enabled=False)
     manner = read_mode(full["task"])
@@ -141,65 +242,7 @@ def _train(
         _check_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
-    runtime = None
-    if "classic" not in full:
-        from weft.runtime import select_runtime
-
-        runtime = select_runtime(device, settings.precision)
-    if resume:
-        _check_same_model(folder, full)
-    clear_folder(folder, resume)
-    with contextlib.ExitStack() as stack:
-        path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
-        engine: Engine
-        training: TrainingRecord
-        with explain_failures(
-            folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
-        ):
-            write_text(path, configuration.dumps(full))  # first: it makes this a run folder
-            logger = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
-            stack.callback(logger.close)
-            for message in (
-                *notes,
-                *chosen,
-                unused_second_text(splits.train, task),
-                near_duplicate_labels(space),
-            ):
-                if message:
-                    logger.info(message)
-            context = RunContext(
-                data, settings, task, space, splits, folder, logger, tally, started, on_evaluate
-            )
-            if runtime is None:
-                from weft.run import classic
-
-                _note_ignored(config, logger)
-                engine, result = classic.ClassicRun(context, full["classic"]).fit()
-                training = {
-                    "stopped": result.stop_reason,
-                    "completed": result.completed,
-                    "rising": "",
-                    "device_bytes": 0,
-                }
-            else:
-                from weft.run.neural import NeuralRun, infer_features
-
-                infer_features(full, splits.train)
-                engine, result = NeuralRun(context, full, runtime, parser).fit(resume)
-                training = {
-                    "stopped": result.stop_reason,
-                    "device_bytes": runtime.peak_memory(),
-                    "losses": result.losses,
-                    "rising": result.undertrained,
-                    "completed": result.completed,
-                    "threads": list(result.threads),
-                    "updates": result.updates,
-                    "training_seconds": round(result.seconds, 3),
-                }
-        training["seconds"] = round(time.perf_counter() - started, 3)
-        predictor = Predictor(engine, task, space, full)
-        with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
-            return _evaluate_and_save(predictor, context, training)
+    return PreparedRun(data, task, space, splits, tally, parser, chosen)
 
 
 def _training_rows(train: Source, data: Data, tally: SkipCounter, mode: ReadMode) -> Source:
@@ -234,12 +277,18 @@ def _kinds(config: Config) -> set[str | None]:
     return {part.get("kind") for part in parts}
 
 
-def _evaluate_and_save(
-    predictor: Predictor, run: RunContext, training: TrainingRecord
+def evaluate_and_save(
+    predictor: Predictor,
+    run: RunContext,
+    training: TrainingRecord,
+    members: Sequence[dict[str, dict[str, dict[str, float]]]] = (),
 ) -> RunResult:
-    """Tune on dev, evaluate on dev and test, and write the model folder."""
+    """Tune on dev, evaluate on dev and test, and write the model folder.
+
+    `members` are the metrics of the members of an ensemble, whose thresholds are tuned already.
+    """
     splits, data, folder, logger, tally = run.splits, run.data, run.folder, run.logger, run.tally
-    if splits.dev is not None and predictor.task.has_threshold:
+    if splits.dev is not None and predictor.task.has_threshold and not members:
         _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
     results: dict[str, dict[str, MetricValue]] = {}
     task_metric = predictor.task.metric
@@ -278,6 +327,7 @@ def _evaluate_and_save(
         "notes": [*filter(None, [training["stopped"]]), *notes],
         "versions": versions(),
         "command": " ".join(["weft", *sys.argv[1:]]),
+        "members": list(members),
     }
     input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
@@ -466,7 +516,7 @@ def _check_labels(task: AnyTask, space: LabelSpace, splits: Splits, mode: str) -
                 raise task.missing_label_error(example)
 
 
-def _check_same_model(folder: Path, full: FilledSections) -> None:
+def check_same_model(folder: Path, full: FilledSections) -> None:
     """Raise UserError if a resumed run would change the model."""
     path = folder / "config.toml"
     # Filled in again: since it began, there may be new options, with their defaults.

@@ -1,13 +1,16 @@
 """Linguistic annotations of a text, predicted or gold, for scoring and drawing."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.jsonio import JsonObject
 from weft.protocols import Saved
 from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
+
+if TYPE_CHECKING:
+    from weft.decode.heads.averaging import SentenceScores
 
 CharSpan = tuple[int, int]  # characters from, up to
 JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
@@ -30,6 +33,16 @@ class Decoded:
         if not self.probs.size:
             return 1.0
         return float(np.exp(np.log(np.maximum(self.probs, 1e-12)).mean()))
+
+
+@dataclass(frozen=True)
+class SentenceDistribution:
+    """The probabilities of all labels of the words of one sentence, to be averaged."""
+
+    scores: "SentenceScores | None"  # None: there are no words
+    words: tuple[str, ...] = ()
+    places: tuple[CharSpan, ...] = ()
+    tree: Tree | None = None  # the input tree, if the model reads trees
 
 
 @dataclass(frozen=True)

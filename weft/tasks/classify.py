@@ -4,7 +4,7 @@ n texts   C labels
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weft.decode.heads.auxiliary_lm import WithAuxiliaryLM
 
 MAX_LISTED_LABELS = 20  # labels listed in a message
+SMALLEST_PROB = 1e-300  # of an average, so that it has a logarithm
 INSPECTED_EXAMPLES = 1000  # examples from which `multi_label` is inferred
 
 
@@ -74,6 +75,7 @@ class Classify(Task[ClassSpace]):
     """
 
     head = "linear"
+    can_average = True
 
     def __init__(
         self,
@@ -202,6 +204,32 @@ class Classify(Task[ClassSpace]):
         """Return scores (n, C) as probabilities: softmax over labels, or a sigmoid for each."""
         scores = np.asarray(scores, dtype=np.float64) * space.scale
         return sigmoid(scores) if self.multi_label else softmax(scores)
+
+    def join_spaces(self, spaces: Sequence[ClassSpace], weights: np.ndarray) -> ClassSpace:
+        """Return the first label space, with the mean threshold; averages need no scale."""
+        threshold = float(weights @ np.array([space.threshold for space in spaces]))
+        return replace(spaces[0], threshold=threshold, scale=1.0)
+
+    def average(
+        self,
+        scores: Sequence[np.ndarray],
+        spaces: Sequence[ClassSpace],
+        weights: np.ndarray,
+        space: ClassSpace,
+    ) -> np.ndarray:
+        """Return logits (n, C) whose probabilities are p̄ = Σ w_m p_m, label by label.
+
+        They are log p̄, or log p̄ − log(1 − p̄) of each label if there may be several.
+        """
+        total = np.zeros((len(scores[0]), space.size))
+        for own, labels, weight in zip(scores, spaces, weights.tolist(), strict=True):
+            order = [labels.index[entry] for entry in space.entries]
+            total += weight * self.probabilities(own, labels)[:, order]
+        total = np.clip(total, SMALLEST_PROB, None)
+        if self.multi_label:
+            logits: np.ndarray = np.log(total) - np.log(np.clip(1 - total, SMALLEST_PROB, None))
+            return logits
+        return np.log(total)
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
         """Fit the scale of margins and the threshold of several labels on held-out scores.

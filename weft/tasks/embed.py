@@ -43,6 +43,7 @@ class Embed(Task[EmptySpace]):
     head = "none"
     metric = ""
     gives_vectors = True
+    can_average = True  # the vectors are concatenated
 
     def space(self, examples: Iterable[Example]) -> EmptySpace:
         """Raise a UserError: there is nothing to learn."""

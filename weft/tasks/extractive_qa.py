@@ -157,6 +157,7 @@ class ExtractiveQA(TextPairTask[QASpace]):
     is_structured = True
     has_references = True
     has_boundaries = True
+    can_average = True
 
     def __init__(self, no_answer: bool = False, max_answer_tokens: int = 30) -> None:
         if max_answer_tokens < 1:
@@ -296,6 +297,24 @@ class ExtractiveQA(TextPairTask[QASpace]):
 
     def predict_targets(self, scores: Sequence[AnswerSpan], space: QASpace) -> list[str]:
         return ["" if self._is_unanswered(one, space) else one.text for one in scores]
+
+    def join_spaces(self, spaces: Sequence[QASpace], weights: np.ndarray) -> QASpace:
+        """Return the limits of answers, with the mean threshold of "no answer"."""
+        threshold = float(weights @ np.array([space.threshold for space in spaces]))
+        return replace(spaces[0], threshold=threshold)
+
+    def average(
+        self,
+        scores: Sequence[Sequence[AnswerSpan]],
+        spaces: Sequence[QASpace],
+        weights: np.ndarray,
+        space: QASpace,
+    ) -> list[AnswerSpan]:
+        """Return the best span under the mean start and end distributions of the members."""
+        from weft.tasks.average_spans import average_spans
+
+        rows = zip(*scores, strict=True)
+        return [average_spans(row, weights, space) for row in rows]
 
     def tune(
         self, scores: Sequence[AnswerSpan], targets: Sequence[Sequence[str]], space: QASpace

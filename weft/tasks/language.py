@@ -5,7 +5,7 @@ T tokens of a text, with the one that ends it   W pieces of a token
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,7 @@ class LanguageModelling(Task[LMVocabulary]):
     read_mode: ReadMode = "texts"  # without `lines`, "running"
     has_references = True
     has_target_tokenizer = True
+    can_average = True
 
     def __init__(
         self,
@@ -183,6 +184,19 @@ class LanguageModelling(Task[LMVocabulary]):
         return [
             sum_cost(found.table[:, 0], np.log(found.probs[:, 0]), last, space.unknown)
             for found in scores
+        ]
+
+    def average(
+        self,
+        scores: Sequence[Sequence[Decoded]],
+        spaces: Sequence[LMVocabulary],
+        weights: np.ndarray,
+        space: LMVocabulary,
+    ) -> list[Decoded]:
+        """Return the mean probability of every token: linear interpolation of the models."""
+        return [
+            replace(row[0], probs=np.tensordot(weights, np.stack([one.probs for one in row]), 1))
+            for row in zip(*scores, strict=True)
         ]
 
     def build_metric(self, space: LMVocabulary) -> "LMMetric":

@@ -1,7 +1,7 @@
 """Regression: one number a text, learned on a standardised scale."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,7 @@ class Regress(Task[LabelScale]):
 
     head = "linear"
     metric = "pearson"
+    can_average = True
 
     def __init__(self, auxiliary: float = 0.0) -> None:
         self.auxiliary = check_auxiliary(auxiliary)
@@ -113,6 +114,19 @@ class Regress(Task[LabelScale]):
     def predict_targets(self, scores: np.ndarray, space: LabelScale) -> np.ndarray:
         """Return standardised numbers (n,), like the targets; the metric converts the unit."""
         return np.asarray(scores, dtype=np.float64).reshape(len(scores))
+
+    def average(
+        self,
+        scores: Sequence[np.ndarray],
+        spaces: Sequence[LabelScale],
+        weights: np.ndarray,
+        space: LabelScale,
+    ) -> np.ndarray:
+        """Return Σ w_m y_m of the members' numbers, on the scale of `space`."""
+        total = np.zeros(np.shape(scores[0]))
+        for own, scale, weight in zip(scores, spaces, weights.tolist(), strict=True):
+            total += weight * (np.asarray(own, np.float64) * scale.deviation + scale.mean)
+        return (total - space.mean) / space.deviation
 
     def build_metric(self, space: LabelScale) -> RegressionMetric:
         return RegressionMetric(unit=space.deviation)

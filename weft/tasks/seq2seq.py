@@ -44,6 +44,7 @@ class Seq2Seq(Task[TargetVocabulary]):
     head = "sequence"
     has_references = True
     has_target_tokenizer = True
+    can_average = True  # token by token, during the search
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from weft import registry
 from weft.errors import UserError
 from weft.protocols import LabelSpace, Section, Space, Task
-from weft.tasks.annotation import Annotation
+from weft.tasks.annotation import Annotation, Decoded, SentenceDistribution
 from weft.text.example import Example, SkipCounter
 
 if TYPE_CHECKING:
@@ -70,9 +70,36 @@ class StructuredTask(Task[Space]):
     """A task that answers about the words of a text, or the nodes of its tree."""
 
     is_structured = True
+    can_average = True
 
     def loss(self, scores: HeadLoss, batch: "LabelledBatch") -> Loss:
         return Loss(*scores.loss(batch.target))
+
+    def average(
+        self,
+        scores: Sequence[Sequence[SentenceDistribution]],
+        spaces: Sequence[Space],
+        weights: np.ndarray,
+        space: Space,
+    ) -> list[Decoded]:
+        """Return the labels of each sentence under the members' mean probabilities."""
+        from weft.decode.heads.averaging import decode_average
+
+        rows = list(zip(*scores, strict=True))
+        for row in rows:
+            if len({one.words for one in row}) > 1:
+                raise UserError(
+                    "The members of this ensemble find other words in the text "
+                    f"{' '.join(row[0].words)[:60]!r}. Give it as words, as in a CoNLL file."
+                )
+        whole = [[one.scores for one in row if one.scores is not None] for row in rows]
+        decoded = iter(decode_average([one for one in whole if one], weights, _columns(space)))
+        empty = np.zeros((0, max(space.width, 1)), np.int64), np.zeros((0, 1))
+        out = []
+        for (first, *_), one in zip(rows, whole, strict=True):
+            table, probs = next(decoded) if one else empty
+            out.append(Decoded(table, probs, first.words, first.places, first.tree))
+        return out
 
     def model_input(self, one: str | Example, space: Space, where: str) -> str | Example:
         """Return the example with the words or the tree of its file, or else its text."""
@@ -80,6 +107,13 @@ class StructuredTask(Task[Space]):
             return one
         ready = self.prepare(one, SkipCounter()) if one.tree is not None else one
         return ready if ready.words else one.text
+
+
+def _columns(space: LabelSpace) -> list[tuple[tuple[str, ...], str]]:
+    """Return the labels and the span scheme of each column."""
+    size = space.size
+    assert isinstance(size, tuple)
+    return [column for column in size if isinstance(column, tuple)]
 
 
 def build_task(config: Section, **inferred: object) -> AnyTask:

@@ -43,6 +43,7 @@ class Settings:
     # fine-tuning of a network such as BERT on texts, where each length has a graph.
     cuda_graphs: bool = True
     seed: int = 1
+    ensemble: int = 1  # seeds that are trained as the members of one model, from `seed` on
     threads: int = 0  # of the CPU; 0 = one or all, whichever is faster (one in short runs)
     tensorboard: bool = False  # write event files beside metrics.jsonl
     diagnose: bool = False  # gradient health at every evaluation, in metrics.jsonl

@@ -20,7 +20,7 @@ from weft.errors import UserError
 from weft.protocols import ClassicModel, Section
 from weft.registry import register
 from weft.storage import write_text
-from weft.tasks.annotation import Decoded
+from weft.tasks.annotation import Decoded, SentenceDistribution
 from weft.tasks.tag_vocabulary import TagSpace, read_column, require_annotations
 from weft.tasks.task import AnyTask
 from weft.text.annotation.schemes import allowed_transitions
@@ -122,12 +122,8 @@ class Tagger(ClassicModel):
 
     def predict(self, texts: Sequence[str | Example]) -> list[Decoded]:
         """Return the tags of each sentence (T, K) and their probabilities."""
-        split = [self._words(one) for one in texts]
-        rows: list[Row] = [[(word,) for word in words] for words, _ in split]
-        if self.columns:
-            rows = self._add_columns(texts, rows)
-        shown = [features(row, self.patterns) for row in rows]
-        tables = [np.zeros((len(row), len(self.chains)), np.int64) for row in rows]
+        split, shown = self._read(texts)
+        tables = [np.zeros((len(row), len(self.chains)), np.int64) for row in shown]
         probs = [np.ones(table.shape, np.float32) for table in tables]
         for k, (chain, numbers) in enumerate(zip(self.chains, self.numbers, strict=True)):
             for i, (path, marginals) in enumerate(chain.decode(shown)):
@@ -151,11 +147,39 @@ class Tagger(ClassicModel):
             elif self.columns:
                 bare = Example("", words=tuple(words))
                 row = self._add_columns([bare], [row])[0]
-            shown.append(features(row))
+            shown.append(features(row, self.patterns))
         found = self.chains[column].label_scores(shown, step)  # (M, C) in the chain's order
         out = np.full((len(hidden), max(self.numbers[column]) + 1), -np.inf)
         out[:, self.numbers[column]] = found
         return out
+
+    def distributions(
+        self, texts: Sequence[str | Example], space: TagSpace
+    ) -> list[SentenceDistribution]:
+        """Return the marginal probabilities of all tags of each sentence."""
+        from weft.decode.heads.averaging import TagProbs
+
+        split, shown = self._read(texts)
+        columns: list[list[np.ndarray]] = [[] for _ in split]
+        for chain, numbers, labels in zip(self.chains, self.numbers, space.entries, strict=True):
+            for own, marginals in zip(columns, chain.marginals(shown), strict=True):
+                probs = np.zeros((len(marginals), len(labels)))
+                probs[:, numbers] = marginals
+                own.append(probs)
+        return [
+            SentenceDistribution(TagProbs(tuple(own), True) if words else None, words, offsets)
+            for own, (words, offsets) in zip(columns, split, strict=True)
+        ]
+
+    def _read(
+        self, texts: Sequence[str | Example]
+    ) -> tuple[list[tuple[tuple[str, ...], Offsets]], list[list[list[str]]]]:
+        """Return the words and offsets of each text, and the features of its words."""
+        split = [self._words(one) for one in texts]
+        rows: list[Row] = [[(word,) for word in words] for words, _ in split]
+        if self.columns:
+            rows = self._add_columns(texts, rows)
+        return split, [features(row, self.patterns) for row in rows]
 
     def _words(self, one: str | Example) -> tuple[tuple[str, ...], Offsets]:
         """Return the words of an example or of a plain text, with their offsets."""

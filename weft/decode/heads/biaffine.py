@@ -150,26 +150,21 @@ class BiaffineScorer(nn.Module):
         and need not yield a tree. `root` is the label reserved for the child of the root.
         """
         arcs = scores.arcs.float()
-        lengths = scores.lengths.numpy()
-        if search == "greedy":
-            steps = np.arange(arcs.shape[1])
-            best = arcs.argmax(2).cpu().numpy()
-            heads = np.where(steps < lengths[:, None], best, IGNORED)
-        else:
-            # Imported here: Numba takes a moment to import, and training does not need it.
-            from weft.decode.heads.mst import best_trees
-
-            heads = best_trees(arcs.cpu().numpy(), lengths, search == "projective", threads)
-        best_heads = torch.from_numpy(heads).to(arcs.device)  # (B, T)
-        has_head = best_heads >= 0
-        head_probs = arcs.softmax(2).gather(2, best_heads.clamp(min=0)[:, :, None]).squeeze(2)
-        label_scores = self.labels(scores, best_heads).float()  # (n, C)
-        label_scores = self._mask_root_label(label_scores, best_heads[has_head] == 0, root)
-        label_probs, label = label_scores.softmax(1).max(1)
+        heads = best_heads(arcs.cpu().numpy(), scores.lengths.numpy(), search, threads)
+        chosen = torch.from_numpy(heads).to(arcs.device)  # (B, T)
+        has_head = chosen >= 0
+        head_probs = arcs.softmax(2).gather(2, chosen.clamp(min=0)[:, :, None]).squeeze(2)
+        label_probs, label = self.label_probs(scores, chosen, root).max(1)
         labels, probs = np.full(heads.shape, IGNORED), np.zeros(heads.shape)
         labels[heads >= 0] = label.cpu().numpy()
         probs[heads >= 0] = (head_probs[has_head] * label_probs).cpu().numpy()
         return DependencyParse(heads, labels, probs)
+
+    @torch.no_grad()
+    def label_probs(self, scores: ArcOutput, heads: Tensor, root: int | None = None) -> Tensor:
+        """Return label probabilities (n, C) of each word with a head in heads (B, T)."""
+        label_scores = self.labels(scores, heads).float()  # (n, C)
+        return self._mask_root_label(label_scores, heads[heads >= 0] == 0, root).softmax(1)
 
     def _mask_root_label(self, scores: Tensor, at_root: Tensor, root: int | None) -> Tensor:
         """Set scores (n, C) to -inf unless the root label and the root's child coincide."""
@@ -185,6 +180,19 @@ class BiaffineScorer(nn.Module):
         hidden = layer(states)  # (B, T, A)
         dropped: Tensor = self.dropout(hidden.transpose(1, 2))  # (B, A, T)
         return dropped.transpose(1, 2)
+
+
+def best_heads(
+    arcs: np.ndarray, lengths: np.ndarray, search: TreeSearch, threads: int = 0
+) -> np.ndarray:
+    """Return the head (B, T) of every word from arc scores (B, T, S); -1 in the padding."""
+    if search == "greedy":
+        steps = np.arange(arcs.shape[1])
+        return np.where(steps < lengths[:, None], arcs.argmax(2), IGNORED)
+    # Imported here: Numba takes a moment to import, and training does not need it.
+    from weft.decode.heads.mst import best_trees
+
+    return best_trees(arcs, lengths, search == "projective", threads)
 
 
 def _role_layer(input_size: int, size: int) -> nn.Sequential:

@@ -5,12 +5,14 @@ B rows   T words   H width of a state   K columns of tags   S labelled spans of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.decode.heads.averaging import ArcProbs, SpanScores
 from weft.decode.heads.biaffine import IGNORED, ArcOutput, BiaffineScorer, TreeSearch
 from weft.decode.heads.greedy_merge import GreedyMerger, LeafStates
 from weft.decode.heads.span_constituency import (
@@ -59,6 +61,28 @@ class DependencyOutput:
                 probs = np.concatenate([probs, tags[i][1]], axis=1)
             rows.append((table, probs))
         return rows
+
+    def distributions(self) -> list[ArcProbs]:
+        """Return per row the log-probabilities of heads, and the probabilities of relations."""
+        tags = None if self.tags is None else self.tags.distributions()
+        log_probs = self.arcs.arcs.double().log_softmax(2).cpu().numpy()  # (B, T, S)
+        return [
+            ArcProbs(
+                log_probs[i, :length, : length + 1],
+                partial(self._relation_probs, i),
+                None if tags is None else tags[i],
+                self.head.search,
+            )
+            for i, length in enumerate(self.arcs.lengths.tolist())
+        ]
+
+    def _relation_probs(self, row: int, heads: np.ndarray) -> np.ndarray:
+        """Return the probabilities (T, C) of the relations of a row to heads (T,)."""
+        part, arcs = slice(row, row + 1), self.arcs
+        own = ArcOutput(arcs.arcs[part], arcs.heads[part], arcs.words[part], arcs.lengths[part])
+        chosen = torch.full(own.arcs.shape[:2], IGNORED, device=own.arcs.device)  # (1, T)
+        chosen[0, : len(heads)] = torch.from_numpy(heads).to(chosen)
+        return self.head.arcs.label_probs(own, chosen, self.head.root).cpu().numpy()
 
 
 @register("head", "arcs")
@@ -151,6 +175,13 @@ class ConstituencyOutput(TreeOutput):
     def best_trees(self) -> list[BestTree]:
         return self.head.brackets.decode(self.boundaries)
 
+    def distributions(self) -> list[SpanScores]:
+        """Return per row the label scores of all spans, and the probabilities of the tags."""
+        pairs = zip(
+            self.head.brackets.all_scores(self.boundaries), self.tags.distributions(), strict=True
+        )
+        return [SpanScores(scores, tags) for scores, tags in pairs]
+
 
 @dataclass(frozen=True)
 class RecursiveOutput(TreeOutput):
@@ -209,6 +240,7 @@ class RecursiveHead(nn.Module, Head):
     task = "constituency"
     needs_full_sentence = True
     max_positions = 2500  # words: one step of the search for each
+    can_average = False  # the score of a span depends on what was merged before
 
     def __init__(
         self,

@@ -162,11 +162,19 @@ class SpanScorer(nn.Module):
                 column = torch.where(gold_label < 0, scores.shape[1] - 1, gold_label)[:, None]
                 scores = (scores + 1).scatter_add(1, column, -seen)
             whole = (start[part] == 0) & (end[part] == lengths[row[part]]) & (end[part] > 1)
-            scores[:, -1].masked_fill_(whole, -torch.inf)
-            top, column = scores.max(1)
-            best[part] = top
-            label[part] = torch.where(column == scores.shape[1] - 1, NO_LABEL, column)
+            best[part], label[part] = _best_labels(scores, whole)
         return best, label
+
+    @torch.no_grad()
+    def all_scores(self, boundaries: SpanBoundaries) -> list[np.ndarray]:
+        """Return the label scores (N, C) of all spans of each row."""
+        row, start, end = _all_spans(boundaries)
+        parts = [
+            self.scores(boundaries, *(x[at : at + SPANS_PER_CHUNK] for x in (row, start, end)))
+            for at in range(0, len(row), SPANS_PER_CHUNK)
+        ]
+        counts = torch.bincount(row, minlength=len(boundaries.lengths)).cumsum(0)
+        return np.split(torch.cat(parts).cpu().numpy(), counts[:-1].cpu().numpy())
 
     def _gold_labels(
         self, boundaries: SpanBoundaries, gold: Tensor, all_spans: tuple[Tensor, ...]
@@ -195,6 +203,27 @@ class SpanScorer(nn.Module):
         return _sum_by_row(
             self.scores(boundaries, row, start, end), label, row, len(boundaries.lengths)
         )
+
+
+def _best_labels(scores: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the best score and label (n,) from scores (n, C+1), the last of no label.
+
+    Spans that are a `whole` sentence must have a label.
+    """
+    scores[:, -1].masked_fill_(whole, -torch.inf)
+    top, column = scores.max(1)
+    return top, torch.where(column == scores.shape[1] - 1, NO_LABEL, column)
+
+
+def best_spans(scores: np.ndarray, length: int) -> list[LabelledSpan]:
+    """Return the labelled spans of the best tree from the label scores (N, C) of all spans."""
+    start, end = np.triu_indices(length)
+    whole = torch.from_numpy((start == 0) & (end + 1 == length) & (length > 1))
+    with_none = np.concatenate([scores, np.zeros((len(scores), 1))], axis=1)  # (N, C+1)
+    best, label = _best_labels(torch.from_numpy(with_none).float(), whole)
+    index, _ = _search_trees(best, torch.tensor([length]), threads=1)
+    chosen = [i for i in index.tolist() if label[i] != NO_LABEL]
+    return [(int(label[i]), int(start[i]), int(end[i]) + 1) for i in chosen]
 
 
 def _sum_by_row(scores: Tensor, label: Tensor, row: Tensor, rows: int) -> Tensor:

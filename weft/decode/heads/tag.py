@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.decode.heads.averaging import TagProbs
 from weft.decode.heads.crf import CRF
 from weft.decode.margin_losses import margin_loss
 from weft.embed.activations import check_sizes
@@ -47,15 +48,18 @@ class TagOutput:
                 total = total + loss(logits, gold)[0]
         return total, words
 
+    def probs(self) -> tuple[Tensor, ...]:
+        """Return the probabilities (B, T, C) of the tags of each column; of a CRF, marginals."""
+        return tuple(
+            logits.data.float().softmax(2) if chain is None else chain.marginals(logits)
+            for logits, chain in zip(self.columns, self.chains, strict=True)
+        )
+
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return per row the best tags (T, K) and their probabilities (T, K)."""
         tags, probs = [], []
-        for logits, chain in zip(self.columns, self.chains, strict=True):
-            if chain is None:
-                marginals = logits.data.float().softmax(2)  # (B, T, C)
-                best = marginals.argmax(2)  # (B, T)
-            else:
-                marginals, best = chain.marginals(logits), chain.viterbi(logits)[0]
+        for logits, chain, marginals in zip(self.columns, self.chains, self.probs(), strict=True):
+            best = marginals.argmax(2) if chain is None else chain.viterbi(logits)[0]  # (B, T)
             tags.append(best)
             probs.append(marginals.gather(2, best[:, :, None])[:, :, 0])
         lengths = self.columns[0].lengths.tolist()
@@ -63,6 +67,15 @@ class TagOutput:
         return [
             (row_tags[:length], row_probs[:length])
             for row_tags, row_probs, length in zip(*columns, lengths, strict=True)
+        ]
+
+    def distributions(self) -> list[TagProbs]:
+        """Return per row the probabilities of all tags."""
+        columns = [probs.cpu().numpy() for probs in self.probs()]
+        chained = any(chain is not None for chain in self.chains)
+        return [
+            TagProbs(tuple(probs[row, :length] for probs in columns), chained)
+            for row, length in enumerate(self.columns[0].lengths.tolist())
         ]
 
 

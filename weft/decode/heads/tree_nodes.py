@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.decode.heads.averaging import NodeProbs
 from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
@@ -38,6 +39,10 @@ class TreeNodeOutput:
             (row[:length].argmax(1)[:, None], row[:length])
             for row, length in zip(probs, self.labels.lengths.tolist(), strict=True)
         ]
+
+    def distributions(self) -> list[NodeProbs]:
+        """Return per row the probabilities of all labels of each node."""
+        return [NodeProbs(probs) for _, probs in self.decode()]
 
 
 @register("head", "nodes")

@@ -1,0 +1,148 @@
+"""Train several seeds of one configuration as the members of an ensemble.
+
+RUN/members/0/ members/1/ …, a run each  config.toml  log.txt  predictions.jsonl  model/
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from weft import config as configuration
+from weft import jsonio, registry
+from weft.config import Config, FilledSections
+from weft.errors import UserError
+from weft.predict.join_models import join_members
+from weft.predict.members import MEMBERS
+from weft.predict.predictor import load
+from weft.protocols import Saved
+from weft.run.context import EvalCallback, TrainingRecord
+from weft.run.folder import clear_folder, explain_failures
+from weft.run.split import Splits
+from weft.run.train import (
+    RunResult,
+    check_same_model,
+    evaluate_and_save,
+    prepare_run,
+    resolve_config,
+    train,
+)
+from weft.storage import write_text
+from weft.train.logger import RunLogger, restore_on_failure
+from weft.train.settings import Settings
+
+SPEED_SETTINGS = ("threads", "minutes")  # that leave the result as it is, or shorten it
+
+
+def train_members(
+    config: Config,
+    full: FilledSections,
+    folder: Path,
+    splits: Splits | None,
+    device: str,
+    resume: bool,
+    quiet: bool,
+    on_evaluate: EvalCallback | None,
+    notes: Sequence[str],
+) -> RunResult:
+    """Train one seed after the other, then evaluate and save their ensemble.
+
+    A resumed run goes on with the member that was not finished.
+    """
+    started = time.perf_counter()
+    settings = Settings(**full["train"])
+    _check_seeded(full)
+    ready = prepare_run(config, full, folder, splits, device, quiet)
+    if resume:
+        check_same_model(folder, full)
+    clear_folder(folder, resume)
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
+        with explain_failures(folder, "training", "Train fewer members."):
+            write_text(path, configuration.dumps(full))
+            logger = RunLogger(folder, quiet=quiet)
+            stack.callback(logger.close)
+            context = ready.context(settings, folder, logger, started, on_evaluate, notes)
+            records = []
+            for number in range(settings.ensemble):
+                place = folder / MEMBERS / str(number)
+                own = _member_config(config, settings, number)
+                if resume and _is_finished(place, own):
+                    logger.info(f"member {number} is trained")
+                else:
+                    logger.info(f"member {number}: seed {own['train']['seed']}")
+                    again = resume and (place / "config.toml").is_file()
+                    train(own, place, splits=splits, device=device, resume=again, quiet=quiet,
+                          on_evaluate=on_evaluate)  # fmt: skip
+                records.append(jsonio.read(place / "model" / "record.json"))
+            folders = [folder / MEMBERS / str(i) / "model" for i in range(settings.ensemble)]
+            members = [load(place, device=device, replay=False) for place in folders]
+            joined = join_members(members, [1.0] * len(members), folders)
+        with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
+            seconds = round(sum(record["seconds"] for record in records), 3)
+            training: TrainingRecord = {**_summarise(records), "seconds": seconds}
+            result = evaluate_and_save(
+                joined, context, training, [record["figures"] for record in records]
+            )
+            _log_members(logger, result, records, joined.task.metric)
+            return result
+
+
+def _check_seeded(full: FilledSections) -> None:
+    """Raise a UserError for a model that is the same with every seed."""
+    if "classic" in full and not registry.build("classic", full["classic"]).is_seeded:
+        raise UserError(
+            f"train.ensemble: a '{full['classic']['kind']}' model is the same with every seed. "
+            "Join models of other kinds: `weft ensemble MODEL MODEL -o FOLDER`."
+        )
+
+
+def _member_config(config: Config, settings: Settings, number: int) -> Config:
+    """Return the configuration of one member; a time limit is divided among all."""
+    changes: dict[str, object] = {"train.ensemble": 1, "train.seed": settings.seed + number}
+    if settings.minutes:
+        changes["train.minutes"] = settings.minutes / settings.ensemble
+    return config.with_values(changes, "train.ensemble")
+
+
+def _is_finished(folder: Path, config: Config) -> bool:
+    """Return True if a member was saved with these training settings."""
+    if not (folder / "model" / "record.json").is_file():
+        return False
+    saved, now = (
+        {key: value for key, value in section.items() if key not in SPEED_SETTINGS}
+        for section in (
+            resolve_config(configuration.load(folder / "config.toml"))["train"],
+            resolve_config(config)["train"],
+        )
+    )
+    return saved == now
+
+
+def _summarise(records: Sequence[Saved]) -> TrainingRecord:
+    """Return what the record of an ensemble says of the training of its members."""
+    first = next((record for record in records if record["stopped"]), records[0])
+    return {
+        "stopped": first["stopped"],
+        "completed": min(record["completed"] for record in records),
+        "rising": next((record["rising"] for record in records if record["rising"]), ""),
+        "device_bytes": max(record["device_bytes"] for record in records),
+    }
+
+
+def _log_members(
+    logger: RunLogger, result: RunResult, records: Sequence[Saved], metric: str
+) -> None:
+    """Log the metric of the ensemble beside those of its members."""
+    for split, figures in result.figures.items():
+        shown = [_value(record["figures"], split, metric) for record in records]
+        own = dataclasses.asdict(figures[metric])["value"]
+        listed = ", ".join(f"{value:.4f}" for value in shown)
+        mean = sum(shown) / len(shown)
+        logger.info(f"{split} {metric}: members {listed} (mean {mean:.4f}), ensemble {own:.4f}")
+
+
+def _value(figures: Mapping[str, Saved], split: str, metric: str) -> float:
+    value: float = figures[split][metric]["value"]
+    return value
