@@ -61,6 +61,17 @@ Scores: TypeAlias = Any
 State: TypeAlias = Any
 
 
+class WeightMatrices:
+    """A module with weight matrices beside those of PyTorch's layers, for `train.init`."""
+
+    def weight_matrices(self) -> "Iterable[Tensor]":
+        """Return views of the matrices (outputs, inputs), one per gate or head."""
+        return ()
+
+    def finish_init(self) -> None:
+        """Set what depends on the matrices, and biases that do not start at zero."""
+
+
 class Embedder:
     """Ids (B, T), or sub-token ids (B, T, W) -> vectors (B, T, E)."""
 

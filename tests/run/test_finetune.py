@@ -53,6 +53,21 @@ def fine(recipe, checkpoint, file="", **changes):
     return base.with_values({**FEW, **given, **changes}, "test")
 
 
+def test_named_initial_weights_leave_the_pretrained_ones(bert, tmp_path):
+    def weights(init):
+        values = {"embedder.frozen": True, "train.init": init, "train.learning_rate": 1e-9}
+        config = fine("bert", bert, small.file(tmp_path), **values)
+        run = weft.train(config, tmp_path / init, quiet=True, device="cpu")
+        return run.predictor.engine.model.state_dict()
+
+    before, after = weights("default"), weights("normal")
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    assert {name for name in before if name.startswith("embedders.")} <= kept
+    changed = after.keys() - kept
+    assert "head.score.weight" in changed, changed
+    assert float(after["head.score.weight"].std()) == pytest.approx(1, abs=0.4)
+
+
 @pytest.mark.parametrize("head", ["tags", "crf"])
 def test_a_tagger_over_pieces_of_words(bert, tmp_path, head):
     file = conllu(tmp_path / "a.conllu", 40)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from weft.protocols import WeightMatrices
+
 MAX_PAIR_ELEMENTS = 2**27  # of the (B, N, T, S, K) of the additive score held at once
 
 
@@ -47,7 +49,7 @@ class HeadDot(HeadScaled):
         return q * self.scale
 
 
-class HeadBilinear(HeadScaled):
+class HeadBilinear(HeadScaled, WeightMatrices):
     """k W q, with one W per head (Luong et al. 2015)."""
 
     def __init__(self, heads: int, width: int):
@@ -56,12 +58,16 @@ class HeadBilinear(HeadScaled):
         bound = math.sqrt(3) / width  # scores start with the variance of scaled ones
         nn.init.uniform_(self.weight, -bound, bound)
 
+    def weight_matrices(self) -> tuple[Tensor, ...]:
+        """Return the matrix of each head."""
+        return self.weight.unbind()
+
     def map_query(self, q: Tensor) -> Tensor:
         """Map each query to √K·W q."""
         return (q @ self.weight.transpose(1, 2)) * self.scale
 
 
-class HeadAdditive(HeadScaled):
+class HeadAdditive(HeadScaled, WeightMatrices):
     """u·tanh(W q + W' k + b), with one u, W, W' and b per head (Bahdanau et al. 2015)."""
 
     has_kernel = False
@@ -74,6 +80,11 @@ class HeadAdditive(HeadScaled):
         self.weigh = nn.Parameter(torch.empty(heads, width, 1))  # (N, K, 1)
         for weight in (self.query, self.key, self.weigh):
             nn.init.uniform_(weight, -(width**-0.5), width**-0.5)
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the matrices of each head."""
+        weights = (self.query, self.key, self.weigh.transpose(1, 2))
+        return [head for weight in weights for head in weight.unbind()]
 
     def map_query(self, q: Tensor) -> Tensor:
         """Map each query to W q + b."""

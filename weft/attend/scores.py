@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.protocols import WeightMatrices
 from weft.registry import register
 
 # (B, Q, E), (B, S, M) -> (B, Q, S). Scores that decoders use step after step come in two parts as
@@ -118,13 +119,17 @@ class Scaled(Dot):
 
 
 @register("score", "bilinear")
-class Bilinear(nn.Module):
+class Bilinear(nn.Module, WeightMatrices):
     """h W q (Luong et al. 2015), for widths that may differ."""
 
     def __init__(self, query_size: int, memory_size: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(memory_size, query_size))
         nn.init.xavier_uniform_(self.weight)
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return W."""
+        return [self.weight]
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
         turned = query @ self.weight.T  # (B, Q, M)

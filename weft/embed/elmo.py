@@ -16,7 +16,7 @@ from weft.embed.activations import check_sizes
 from weft.embed.characters import CharacterCNN, encode_word, reverse_rows
 from weft.embed.contextual import ScalarMix
 from weft.errors import UserError
-from weft.protocols import Embedder
+from weft.protocols import Embedder, WeightMatrices
 from weft.registry import register
 
 Filters = tuple[tuple[int, ...], ...]
@@ -42,7 +42,7 @@ class BiLMState(NamedTuple):
     cell: Tensor  # (B, S, L, H)
 
 
-class ProjectedLSTM(nn.Module):
+class ProjectedLSTM(nn.Module, WeightMatrices):
     """An LSTM whose state is projected before it is read again (Sak et al. 2014).
 
     Both directions run side by side, each with weights of its own. Cells and projected states stay
@@ -65,6 +65,12 @@ class ProjectedLSTM(nn.Module):
                     for gate in weight[side].chunk(gates):
                         gate.copy_(nn.init.xavier_uniform_(torch.empty_like(gate)))
             self.bias[:, hidden : 2 * hidden] = 1.0  # PyTorch's order: input, forget, cell, output
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the matrices of each direction, one per gate."""
+        hidden = self.project.shape[2]
+        gates = [gate for weight in (self.enter, self.again) for gate in weight.split(hidden, 1)]
+        return [side for weight in (*gates, self.project) for side in weight.unbind()]
 
     def forward(
         self, x: Tensor, hidden: Tensor, cell: Tensor, sides: slice

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft.protocols import WeightMatrices
+
 # (W x_t + b, the states before, U) -> the states after; the first is the output of the step.
 StepFunction = Callable[[Tensor, Sequence[Tensor], Tensor], list[Tensor]]
 FORGET = "forget"
@@ -70,7 +72,7 @@ FORMULA_CELLS = {
 }
 
 
-class FormulaRNN(nn.Module):
+class FormulaRNN(nn.Module, WeightMatrices):
     """Layers of one of these cells, with the names and the order of weights of `nn.RNNBase`.
 
     The products with the inputs of all steps are one; only the recurrent part is a loop.
@@ -105,6 +107,11 @@ class FormulaRNN(nn.Module):
         for kind, shape in shapes.items():
             weight = None if shape is None else nn.Parameter(torch.zeros(shape))
             self.register_parameter(f"{kind}_{name}", weight)
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the matrix of each gate."""
+        weights = [p for name, p in self.named_parameters() if name.startswith("weight")]
+        return [gate for weight in weights for gate in weight.split(self.hidden_size)]
 
     def forward(
         self, data: Tensor, state: Tensor | tuple[Tensor, ...]

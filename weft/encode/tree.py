@@ -18,14 +18,14 @@ from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.encode.tree_cells import ChildSumTreeLSTMCell, NaryTreeLSTMCell, TreeRNNCell
 from weft.encode.tree_levels import Levels, plan_levels
-from weft.protocols import Encoder
+from weft.protocols import Encoder, WeightMatrices
 from weft.registry import register
 
 BINARY = 2  # children of a node
 
 
 @register("encoder", "tree-rnn")
-class TreeRNN(nn.Module, Encoder):
+class TreeRNN(nn.Module, Encoder, WeightMatrices):
     """h = tanh(W [left; right] + b) over binary trees (Socher et al. 2011).
 
     A leaf's state is tanh of its word's vector, as in the authors' code; with `hidden` other than
@@ -59,6 +59,10 @@ class TreeRNN(nn.Module, Encoder):
             if self.slices is not None:
                 self.slices.uniform_(-1 / (4 * hidden), 1 / (4 * hidden))
 
+    def weight_matrices(self) -> list[Tensor]:
+        """Return W and the slices of the tensor."""
+        return [self.weight, *(() if self.slices is None else self.slices.unbind())]
+
     def forward(self, x: Padded) -> Padded:
         levels = plan_levels(x, self.where, BINARY)
         with _full_precision(x.data):
@@ -85,7 +89,7 @@ class RNTN(TreeRNN):
 
 
 @register("encoder", "tree-lstm")
-class TreeLSTM(nn.Module, Encoder):
+class TreeLSTM(nn.Module, Encoder, WeightMatrices):
     """The Tree-LSTM of Tai et al. (2015), with a forget gate for each child.
 
     `children` "ordered" is their N-ary form: up to `arity` children, each with its own weights;
@@ -125,6 +129,12 @@ class TreeLSTM(nn.Module, Encoder):
                 for block in gate.split(hidden, dim=1):
                     block.copy_(nn.init.orthogonal_(torch.empty(hidden, hidden)))
             self.bias[3 * hidden :] = forget_bias
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the matrices of words, and those of each gate and child."""
+        H = self.output_size
+        children = [block for gate in self.weight.split(H) for block in gate.split(H, dim=1)]
+        return [*self.word.split(H), *children]
 
     def forward(self, x: Padded) -> Padded:
         levels = plan_levels(x, "Encoder 'tree-lstm'", self.arity)

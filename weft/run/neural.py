@@ -27,6 +27,7 @@ from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
+from weft.train.initialise import initialise
 from weft.train.settings import Settings
 
 
@@ -160,6 +161,7 @@ class NeuralRun:
         if fresh:
             pretrained.check_sizes(make, self.parts, kind)
         model = make()
+        initialise(model, run.settings.init, run.settings.init_scale)
         self._load_vectors(model, tokenizer)
         if fresh:
             for line in pretrained.load_pretrained(model, kind, rate):

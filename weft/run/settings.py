@@ -46,6 +46,10 @@ def _check(settings: Settings) -> None:
             raise UserError(f"train.{name} should be 0 or more, got {value}.")
     if not 1 <= settings.ensemble <= MAX_MEMBERS:
         raise UserError(f"train.ensemble goes from 1 to {MAX_MEMBERS}, got {settings.ensemble}.")
+    if settings.init_scale == 0:
+        raise UserError("train.init_scale should be above 0: equal weights never differ.")
+    if settings.init == "default" and settings.init_scale != 1:
+        raise UserError("train.init_scale needs train.init, such as xavier-uniform or normal.")
     for name in ("warmup", "ema_decay"):
         if values[name] >= 1:
             raise UserError(f"train.{name} is a fraction of the run, below 1; got {values[name]}.")

@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Init = Literal[
+    "default", "xavier-uniform", "xavier-normal", "kaiming-uniform", "kaiming-normal",
+    "orthogonal", "normal", "uniform",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -21,6 +26,9 @@ class Settings:
     # Of a pre-trained embedder: epochs until one more layer begins to learn, from the top down,
     # after the rest of the model has learned alone; 0 = all from the start.
     unfreeze_epochs: float = 0.0
+    # Weight matrices of what is not pre-trained; default: as each part's paper has it.
+    init: Init = "default"
+    init_scale: float = 1.0  # gain; of normal the standard deviation, of uniform the largest weight
     momentum: float = 0.9  # of sgd
     beta2: float = 0.999  # of adam and adamw: decay of the squared gradients
     weight_decay: float = 0.0  # of adamw, on matrices only

@@ -20,7 +20,7 @@ from weft.decode.search.state import PerPrompt, SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.embed.position import LearnedPositions
 from weft.errors import UserError
-from weft.protocols import DecoderState, Seq2SeqDecoder
+from weft.protocols import DecoderState, Seq2SeqDecoder, WeightMatrices
 from weft.registry import register
 
 LayerKeys = tuple[Tensor, ...]  # (B, S, E) attention keys of every layer
@@ -49,7 +49,7 @@ class ConvolutionalState(DecoderState):
         return self.weights
 
 
-class WeightNormConv(nn.Module):
+class WeightNormConv(nn.Module, WeightMatrices):
     """A weight-normalised convolution over `span` steps (Salimans and Kingma 2016).
 
     `gain` is the output variance at initialisation for inputs of unit variance.
@@ -61,6 +61,14 @@ class WeightNormConv(nn.Module):
         nn.init.normal_(self.direction, std=math.sqrt(gain / (inputs * span)))
         self.length = nn.Parameter(self.direction.detach().flatten(1).norm(dim=1))
         self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the weights of the convolution."""
+        return [self.direction]
+
+    def finish_init(self) -> None:
+        """Set the lengths to those of the directions."""
+        self.length.copy_(self.direction.flatten(1).norm(dim=1))
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve (B, T + span - 1, inputs) to (B, T, outputs)."""

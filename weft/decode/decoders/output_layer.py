@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from weft.protocols import WeightMatrices
+
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 ROW_MULTIPLE = 8  # half-precision numbers that tensor cores write at once
 
@@ -26,7 +28,7 @@ def fold_beams(x: Tensor, rows: int) -> Tensor:
     return x if len(x) == rows else x.reshape(rows, -1, x.shape[2])
 
 
-class OutputLayer(nn.Module):
+class OutputLayer(nn.Module, WeightMatrices):
     """Word embeddings and output logits; with `tied`, from one table.
 
     Without `tied` the logits have a separate matrix. If a tied table is not as wide as the
@@ -54,6 +56,10 @@ class OutputLayer(nn.Module):
         if self.scored is not None:
             nn.init.uniform_(self.scored, -(features**-0.5), features**-0.5)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if bias else None
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return the output matrix, unless it is the table of words."""
+        return [] if self.scored is None else [self.scored]
 
     @property
     def weight(self) -> Tensor:

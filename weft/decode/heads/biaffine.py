@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
+from weft.protocols import WeightMatrices
 
 TreeSearch = Literal["tree", "projective", "greedy"]
 IGNORED = -1  # gold head or label without loss
@@ -39,7 +40,7 @@ class DependencyParse:
     probs: np.ndarray  # (B, T) probability of the head times that of the label, 0 in the padding
 
 
-class Biaffine(nn.Module):
+class Biaffine(nn.Module, WeightMatrices):
     """The bilinear form x U y with optional linear and constant terms: C scores per pair.
 
     A bias appends a 1 to a side: `bias_x` adds the terms of y alone, `bias_y` those of x alone,
@@ -52,6 +53,10 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.empty(outputs, x_size + bias_x, y_size + bias_y))
         # Small, so that all heads start about equally probable; not zero, so that all sides learn.
         nn.init.normal_(self.weight, std=1 / max(x_size, y_size))
+
+    def weight_matrices(self) -> tuple[Tensor, ...]:
+        """Return the matrix of each output."""
+        return self.weight.unbind()
 
     def all_pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Return scores (B, T, S) of every x with every y, for a single output."""

@@ -22,6 +22,7 @@ from weft.embed.activations import check_sizes
 from weft.encode.tree_cells import TreeRNNCell
 from weft.encode.tree_levels import plan_levels
 from weft.errors import UserError
+from weft.protocols import WeightMatrices
 
 ABSENT = -1  # the cell of a merge that a shorter row does not have
 IGNORED = -100  # label of a node that costs nothing
@@ -45,7 +46,7 @@ class Merges:
     states: Tensor  # (R, M, H) of the nodes made
 
 
-class GreedyMerger(nn.Module):
+class GreedyMerger(nn.Module, WeightMatrices):
     """p = tanh(W [c₁; c₂] + b), score u · p, label softmax(V p + v), the last label being none.
 
     A leaf is tanh of its state, as in 'tree-rnn'; with `hidden` other than that state's width, of a
@@ -76,6 +77,10 @@ class GreedyMerger(nn.Module):
         with torch.no_grad():
             noise = 1 / (4 * hidden**0.5)
             self.weight.uniform_(-noise, noise).add_(torch.eye(hidden).repeat(1, 2) / 2)
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return W."""
+        return [self.weight]
 
     def forward(self, states: Padded) -> LeafStates:
         with torch.autocast(states.data.device.type, enabled=False):

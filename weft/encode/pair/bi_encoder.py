@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from weft.batch import Padded
 from weft.errors import UserError
-from weft.protocols import Pair, PairJoin
+from weft.protocols import Pair, PairJoin, WeightMatrices
 from weft.registry import register
 
 
@@ -71,7 +71,7 @@ class DotProduct(nn.Module, PairJoin):
         return (x * y).sum(1, keepdim=True)
 
 
-class BilinearForm(nn.Module, PairJoin):
+class BilinearForm(nn.Module, PairJoin, WeightMatrices):
     """Two vectors (B, H) -> one number, x W y."""
 
     def __init__(self, width: int):
@@ -79,6 +79,10 @@ class BilinearForm(nn.Module, PairJoin):
         self.output_size = 1
         self.weight = nn.Parameter(torch.empty(width, width))
         nn.init.xavier_uniform_(self.weight)
+
+    def weight_matrices(self) -> list[Tensor]:
+        """Return W."""
+        return [self.weight]
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         turned = x @ self.weight  # (B, H)
