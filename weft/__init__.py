@@ -58,6 +58,7 @@ _HOMES = {
     "recipe": "weft.config",
     "recipes": "weft.config",
     "register": "weft.registry",
+    "suite": "weft.report.suite",
     "train": "weft",
     "tune": "weft",
     "write": "weft.text.write",

@@ -78,7 +78,7 @@ def compare(
             output,
             dev=dev,
             task=task,
-            recipes=[name.strip() for name in recipes.split(",") if name.strip()] or None,
+            recipes=options.split_names(recipes) or None,
             pretrained=pretrained,
             metric=metric,
             seeds=seeds,

@@ -18,6 +18,7 @@ from weft.cli import (
     generate,
     list_,
     predict,
+    suite,
     tokens,
     train,
     tune,
@@ -74,6 +75,7 @@ app.command("check")(check.check)
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
 app.command("tune")(tune.tune)
+app.command("suite")(suite.suite)
 app.command("convert")(convert.convert)
 app.command("export")(export.export)
 app.command("list")(list_.show)

@@ -157,6 +157,11 @@ def label_names(value: str) -> tuple[str, ...] | None:
     return parse_names(value) or None
 
 
+def split_names(value: str) -> list[str]:
+    """Return comma-separated names as a list."""
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
 def column(value: str) -> str | int:
     """Return a column as a name or a number."""
     number = parse_integer(value)
