@@ -43,7 +43,7 @@ class SuiteTask:
 
 @dataclass(frozen=True)
 class System:
-    """What is trained on every task: the first of `recipes` that fits it."""
+    """A list of recipes, of which every task takes the first that fits it."""
 
     name: str
     recipes: tuple[str, ...]
