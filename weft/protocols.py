@@ -174,10 +174,16 @@ class Pair:
     has_text_vectors: bool = False  # a single text has a vector of its own
     directions: int | None = None  # of the states it returns; None: those of the encoder
     modelled: int = 0  # width of the modelling layer at the end of each state (BiDAF)
+    has_attention: bool = False  # the texts attend to each other; see `attention_weights`
+    leading: int = 0  # steps that it puts in front of each text
 
     if TYPE_CHECKING:
 
         def __call__(self, *texts: Padded) -> Any: ...
+
+    def attention_weights(self, first: "Padded", second: "Padded") -> "tuple[Tensor, Tensor]":
+        """Return the weights (B, T, S) of the first text's steps on the second's, and (B, S, T)."""
+        raise NotImplementedError
 
     def join(self, width: int) -> "PairJoin | None":
         """Return the module that joins two pooled vectors; None if its output is one text's."""

@@ -37,13 +37,19 @@ def attend(query: Tensor, memory: Padded, score: Score) -> tuple[Tensor, Tensor]
     return summary, weights
 
 
+def alignment_weights(first: Padded, second: Padded, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights of each step of two texts on those of the other, from all scores."""
+    to_second = masked_softmax(scores, second.mask[:, None])  # (B, T, S)
+    to_first = masked_softmax(scores.transpose(1, 2), first.mask[:, None])  # (B, S, T)
+    return to_second, to_first
+
+
 def soft_align(first: Padded, second: Padded, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Average each text at the steps of the other, weighted by scores (B, T, S) of all pairs.
 
     Returns (B, T, H) from the second text and (B, S, H) from the first.
     """
-    to_second = masked_softmax(scores, second.mask[:, None])  # (B, T, S)
-    to_first = masked_softmax(scores.transpose(1, 2), first.mask[:, None])  # (B, S, T)
+    to_second, to_first = alignment_weights(first, second, scores)
     from_second = to_second.to(second.data.dtype) @ second.data  # (B, T, H)
     from_first = to_first.to(first.data.dtype) @ first.data  # (B, S, H)
     return from_second, from_first

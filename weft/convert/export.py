@@ -379,6 +379,13 @@ def _export_lm(state: Tensors, config: Sections, tokenizer: Tokenizer) -> Export
             f"transformers has no class for the decoder '{spec['kind']}'. Only 'gpt' can be "
             "exported, as GPT-2."
         )
+    attention = config.get("attention", {})
+    trained = attention.get("score", "scaled"), attention.get("mask", "causal")
+    if trained != ("scaled", "causal"):
+        raise UserError(
+            f"GPT-2 has scaled, causal attention; this model was trained with score {trained[0]!r} "
+            f"and mask {trained[1]!r}. Only a model trained without [attention] can be exported."
+        )
     ours = {
         gpt2.embedder_name(name.removeprefix(DECODER_PREFIX)): tensor
         for name, tensor in state.items()

@@ -54,12 +54,19 @@ def has_token_attention(model: EncoderModel) -> bool:
 
 
 def has_heads(model: Model | None) -> bool:
-    """Return True if the encoder or a pre-trained network has attention heads to show."""
+    """Return True if a network has attention heads to show, or two texts attend to each other."""
     if not isinstance(model, EncoderModel):
         return False
-    return isinstance(model.encoder, TransformerEncoder) or any(
-        embedder.has_attention for embedder in model.embedder_parts
+    return (
+        isinstance(model.encoder, TransformerEncoder)
+        or any(embedder.has_attention for embedder in model.embedder_parts)
+        or _has_alignment(model)
     )
+
+
+def _has_alignment(model: EncoderModel) -> bool:
+    """Return True if two texts attend to each other token by token."""
+    return model.pair is not None and model.pair.has_attention and model.encoder.stride == 1
 
 
 def has_embedder_attention(model: Model) -> bool:
@@ -109,8 +116,8 @@ def attention_maps(predictor: Predictor, requested: Input) -> list[AttentionMaps
     engine = predictor.engine
     if not isinstance(engine, NeuralEngine) or not has_heads(engine.model):
         raise UserError(
-            "Only a model with a 'transformer' encoder or a pre-trained 'bert' or 'gpt' has "
-            "attention heads to show."
+            "Only a model with a 'transformer' encoder, a pre-trained 'bert' or 'gpt', or a pair "
+            "'esim', 'decomposable' or 'bidaf' has attention maps to show."
         )
     (prepared,) = predictor.prepare_inputs([requested])
     chosen = _choose_row(engine, prepared, _answer_offset(predictor, prepared))
@@ -208,6 +215,8 @@ def _iterate_maps(
         for side, own, which in sides:
             for kind, steps, layers, _ in _iterate_maps(engine, side, own):
                 yield f"{kind}, {which} text", steps, layers, 0
+        if _has_alignment(model):
+            yield _alignment_map(model, source, tokens[:middle], tokens[middle:])
         return
     second = 0 if source.second is None else int(source.second[0])
     tables = model.parts["embedder"]
@@ -230,6 +239,22 @@ def _iterate_maps(
         yield "transformer", own, weights, second + front if second else 0
 
 
+def _alignment_map(
+    model: EncoderModel, source: Padded, first: list[str], second: list[str]
+) -> tuple[str, list[str], list[Tensor], int]:
+    """Return the weights of each text on the other as one map of both, (1, 1, T, T)."""
+    assert model.pair is not None
+    states = model.encode(model.embed(source))
+    to_second, to_first = model.pair.attention_weights(*states.split_pair())
+    front = ["[CLS]"] * model.encoder.leading
+    front = ["[NULL]"] * model.pair.leading + front
+    first, second = front + first, front + second
+    both = to_second.new_zeros(1, 1, len(first) + len(second), len(first) + len(second))
+    both[0, 0, : len(first), len(first) :] = to_second[0]
+    both[0, 0, len(first) :, : len(first)] = to_first[0]
+    return model.parts["pair"]["kind"], first + second, [both], len(first)
+
+
 def _stack_layers(layers: Sequence[Tensor], size: int) -> np.ndarray:
     """(L, N, T, T) of the one row that there is."""
     return torch.stack([layer[0, :, :size, :size] for layer in layers]).float().cpu().numpy()
@@ -244,7 +269,10 @@ def rollout(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
     flow = torch.eye(mask.shape[1], device=mask.device).expand(len(mask), -1, -1)
     for layer in layers:
         mean = layer.float().mean(1)  # (B, T, T)
-        flow = (0.5 * mean + 0.5 * torch.eye(mask.shape[1], device=mask.device)) @ flow
+        identity = torch.eye(mask.shape[1], device=mask.device)
+        passed = 0.5 * mean + 0.5 * identity  # (B, T, T)
+        # A step that attends to nothing is passed on whole.
+        flow = torch.where(mean.any(2, keepdim=True), passed, identity) @ flow
     return flow
 
 

@@ -49,6 +49,7 @@ DECODER_OPTIONS = (
     "dropout",
 )
 DECODER_PREFIX = "head.decoder."
+CHECKPOINT_ATTENTION = {"score": "scaled", "mask": "causal"}  # of GPT-2, and of our default
 # From this rate on, a network this large may forget its pre-training.
 HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000
 MAX_EXTRA_TENSORS = 5000  # of a model, beyond those of its checkpoint
@@ -64,6 +65,7 @@ class PretrainedSource:
     pool: FilledSections
     tokenizer: FilledSections
     weights: Callable[[str], Mapping[str, Tensor]]  # for a task, by the names of a Model
+    attention: FilledSections | None = None  # of a language model; None: scaled and causal
 
 
 def open_checkpoint(name: str) -> PretrainedSource:
@@ -121,6 +123,7 @@ def _open_weft_folder(folder: Path) -> PretrainedSource:
     return PretrainedSource(
         folder, embedder, decoder if "embedder" not in config else None, config.get("pool", {}),
         tokenizer, partial(_weft_weights, folder, config, number),
+        None if "embedder" in config else config.get("attention"),
     )  # fmt: skip
 
 
@@ -183,7 +186,7 @@ def _with_checkpoint(config: Config, spec: Section, part: str, number: int | Non
             f"Remove '{fixed[0]}' from [{part}]: the checkpoint {found.folder} says it."
         )
     now, key = {**settings, **given}, part
-    changes: FilledSections = {part: now}
+    changes: FilledSections = {part: now, **_checkpoint_attention(config, found, settings, part)}
     if number is not None:
         key = f"{part}.{number}"
         changes[part] = [now if i == number else one for i, one in enumerate(config[part])]
@@ -196,6 +199,34 @@ def _with_checkpoint(config: Config, spec: Section, part: str, number: int | Non
             "and there is none. Use --recipe elmo or tagger-elmo, or set tokenizer.kind=word."
         )
     return config.with_values(changes, config.origin(f"{key}.model"))
+
+
+def _checkpoint_attention(
+    config: Config, found: PretrainedSource, settings: Section, part: str
+) -> FilledSections:
+    """Return the [attention] section of a language model that goes on from a checkpoint.
+
+    Raises a UserError if the network was trained with another attention than is wanted.
+    """
+    if settings["kind"] != "gpt":
+        return {}
+    trained = found.attention or CHECKPOINT_ATTENTION
+    if part == "embedder" and trained != CHECKPOINT_ATTENTION:
+        other = ", ".join(f"attention.{key} = {value!r}" for key, value in trained.items())
+        raise UserError(
+            f"{found.folder} was trained with {other}; the embedder 'gpt' has scaled, causal "
+            "attention. Start from a network trained with that."
+        )
+    if part == "embedder":
+        return {}
+    for key, value in config["attention"].items():
+        if value != trained.get(key):
+            now = trained.get(key, "none")
+            raise UserError(
+                f"attention.{key} = {value!r}: the checkpoint {found.folder} was trained with "
+                f"{now!r}, which cannot be changed. Remove attention.{key}."
+            )
+    return {"attention": trained}
 
 
 def _end_of_text_id(path: Path) -> int:

@@ -30,6 +30,7 @@ class BiDAF(nn.Module, Pair):
 
     encodes_separately = True
     directions = 2
+    has_attention = True
 
     def __init__(
         self,
@@ -52,20 +53,35 @@ class BiDAF(nn.Module, Pair):
 
     def forward(self, question: Padded, passage: Padded) -> Padded:
         """(B, S, E) and (B, T, E) -> (B, T, 10*H), one state for each step of the passage."""
-        u: Padded = self.context(question.with_data(self.dropout(question.data)))
-        h: Padded = self.context(passage.with_data(self.dropout(passage.data)))
+        u, h = self._read_both(question, passage)
         g = self._query_aware(h, u)  # (B, T, 8*H)
         modelled = self.model(h.with_data(self.dropout(g))).data  # (B, T, 2*H)
         return h.with_data(torch.cat([g, modelled], dim=2))
 
-    def _query_aware(self, h: Padded, u: Padded) -> Tensor:
-        """Each state of the passage beside what it means for the question."""
+    def attention_weights(self, question: Padded, passage: Padded) -> tuple[Tensor, Tensor]:
+        """Return question-to-passage weights, alike for all its words, and passage-to-question."""
+        u, h = self._read_both(question, passage)
+        to_question, to_passage = self._weights(h, u)
+        return to_passage[:, None].expand(-1, u.data.shape[1], -1), to_question
+
+    def _read_both(self, question: Padded, passage: Padded) -> tuple[Padded, Padded]:
+        """Return the contextual states u of the question and h of the passage."""
+        u: Padded = self.context(question.with_data(self.dropout(question.data)))
+        h: Padded = self.context(passage.with_data(self.dropout(passage.data)))
+        return u, h
+
+    def _weights(self, h: Padded, u: Padded) -> tuple[Tensor, Tensor]:
+        """Return the weights of each passage step on the question (B, T, S), and on itself."""
         scores = self.score(h.data, u.data)  # (B, T, S)
         to_question = masked_softmax(scores, u.mask[:, None])  # (B, T, S)
-        attended = to_question.to(u.data.dtype) @ u.data  # (B, T, 2*H)
         lowest = torch.finfo(scores.dtype).min
         nearest = scores.masked_fill(~u.mask[:, None], lowest).amax(2)  # (B, T)
-        to_passage = masked_softmax(nearest, h.mask)  # (B, T)
+        return to_question, masked_softmax(nearest, h.mask)
+
+    def _query_aware(self, h: Padded, u: Padded) -> Tensor:
+        """Each state of the passage beside what it means for the question."""
+        to_question, to_passage = self._weights(h, u)
+        attended = to_question.to(u.data.dtype) @ u.data  # (B, T, 2*H)
         query_aware = (to_passage.to(h.data.dtype)[:, None] @ h.data).expand_as(
             h.data
         )  # (B, T, 2*H)

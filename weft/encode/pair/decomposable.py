@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import registry
-from weft.attend.scores import masked_softmax, soft_align
+from weft.attend.scores import alignment_weights, masked_softmax, soft_align
 from weft.attend.settings import DOT_ATTENTION, Attention
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
@@ -32,6 +32,7 @@ class Decomposable(nn.Module, Pair):
 
     encodes_separately = True
     directions = 1
+    has_attention = True
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Decomposable(nn.Module, Pair):
         check_sizes("pair 'decomposable'", dropout, hidden=hidden, layers=layers)
         if distances < 0:
             raise UserError(f"pair 'decomposable': 'distances' should be 0 or more: {distances}.")
-        self.output_size, self.distances = hidden, distances
+        self.output_size, self.distances, self.leading = hidden, distances, int(null)
         self.null = nn.Parameter(torch.randn(input_size) / input_size**0.5) if null else None
         self.within = None
         sizes = {"query_size": hidden, "memory_size": hidden}
@@ -65,9 +66,17 @@ class Decomposable(nn.Module, Pair):
     def forward(self, first: Padded, second: Padded) -> tuple[Padded, Padded]:
         """(B, T, E) and (B, S, E) -> what the comparison says of each step."""
         first, second = (self._self_align(self._with_null(x)) for x in (first, second))
-        scores = self.score(self.attend(first.data), self.attend(second.data))  # (B, T, S)
-        beta, alpha = soft_align(first, second, scores)
+        beta, alpha = soft_align(first, second, self._scores(first, second))
         return self._compare(first, beta), self._compare(second, alpha)
+
+    def attention_weights(self, first: Padded, second: Padded) -> tuple[Tensor, Tensor]:
+        """Return the soft alignment of each text with the other, the null words first."""
+        first, second = (self._self_align(self._with_null(x)) for x in (first, second))
+        return alignment_weights(first, second, self._scores(first, second))
+
+    def _scores(self, first: Padded, second: Padded) -> Tensor:
+        scores: Tensor = self.score(self.attend(first.data), self.attend(second.data))  # (B, T, S)
+        return scores
 
     def join(self, width: int) -> PairJoin:
         """Return the module that combines two pooled vectors."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from weft import registry
-from weft.attend.scores import soft_align
+from weft.attend.scores import alignment_weights, soft_align
 from weft.attend.settings import DOT_ATTENTION, Attention
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
@@ -29,6 +29,7 @@ class ESIM(nn.Module, Pair):
 
     encodes_separately = True
     directions = 2  # of the composition
+    has_attention = True
 
     def __init__(
         self,
@@ -52,6 +53,10 @@ class ESIM(nn.Module, Pair):
         scores = self.score(first.data, second.data)  # (B, T, S)
         of_second, of_first = soft_align(first, second, scores)
         return self._compose_with(first, of_second), self._compose_with(second, of_first)
+
+    def attention_weights(self, first: Padded, second: Padded) -> tuple[Tensor, Tensor]:
+        """Return the soft alignment of each text with the other."""
+        return alignment_weights(first, second, self.score(first.data, second.data))
 
     def join(self, width: int) -> PairJoin:
         """Return the module that combines two pooled vectors."""
