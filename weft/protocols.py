@@ -736,6 +736,7 @@ class Engine:
     model: "Model | None" = None  # of a neural engine
     runtime: "Runtime | None" = None  # of a neural engine
     parser: "Predictor | None" = None  # parses plain text for a model that reads trees
+    members: "Sequence[Predictor]" = ()  # of an ensemble
 
     @property
     def input_kind(self) -> InputKind:

@@ -22,6 +22,8 @@ from weft.decode.search.search import search
 from weft.decode.search.state import device_of
 from weft.explain.beams import BeamNode, build_search_tree
 from weft.inference.lm_scoring import lm_head
+from weft.predict.ensemble import EnsembleEngine
+from weft.predict.joint_decoding import MAX_SOURCES, encode_jointly
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.protocols import Decoder, Seq2SeqDecoder, State
@@ -75,6 +77,8 @@ class GenerationTrace:
 
 def trace_generation(predictor: Predictor, source_text: str | Example) -> GenerationTrace:
     """Trace how a model generates its answer to a text or a feature matrix."""
+    if isinstance(predictor.engine, EnsembleEngine):
+        return _trace_jointly(predictor, predictor.engine, source_text)
     engine = _neural(predictor)
     vectors = engine.input_kind == "vectors"
     example = Example(source_text) if isinstance(source_text, str) else source_text
@@ -110,6 +114,21 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
     )
 
 
+def _trace_jointly(
+    predictor: Predictor, engine: EnsembleEngine, source_text: str | Example
+) -> GenerationTrace:
+    """Trace the answer of an ensemble: its tokens, with alternatives under the mean."""
+    example = Example(source_text) if isinstance(source_text, str) else source_text
+    given = example if engine.input_kind == "vectors" else as_input(predictor, example).text
+    ids, head = answer_ids(predictor, given), _seq2seq_head(engine.neural_engines[0])
+    job = encode_jointly(engine.neural_engines, engine.weights, [given], head.search)
+    with torch.inference_mode():
+        logps = _next_token_log_probs(job.step, job.state, head.bos, ids)  # (T, V)
+    name = token_namer(_vocabulary(predictor), head.eos, job.rows[0][0].words)
+    probs = np.exp(logps[np.arange(len(ids)), ids]) if ids else np.zeros(0)
+    return GenerationTrace(tokens=_trace_tokens(ids, probs, logps, name))
+
+
 def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
     """Trace how a language model scores each token of a text, with its alternatives."""
     engine = predictor.engine
@@ -127,6 +146,8 @@ def trace_scoring(predictor: Predictor, text: str) -> GenerationTrace:
 
 def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[int]) -> np.ndarray:
     """(B,) the mean log-probability a token of one answer, for each of some sources as read."""
+    if isinstance(predictor.engine, EnsembleEngine):
+        return _score_jointly(predictor.engine, texts, answer)
     engine = _neural(predictor)
     head = _seq2seq_head(engine)
     out = np.full(len(texts), np.nan)
@@ -140,13 +161,27 @@ def score_answer(predictor: Predictor, texts: Sequence[str], answer: Sequence[in
     return out
 
 
+def _score_jointly(
+    engine: EnsembleEngine, texts: Sequence[str], answer: Sequence[int]
+) -> np.ndarray:
+    """(B,) the same under the mean of the members' next-token probabilities."""
+    head, out = _seq2seq_head(engine.neural_engines[0]), []
+    for at in range(0, len(texts), MAX_SOURCES):
+        some = texts[at : at + MAX_SOURCES]
+        job = encode_jointly(engine.neural_engines, engine.weights, some, head.search)
+        with torch.inference_mode():
+            sums = sequence_log_prob(job.step, job.state, head.bos, answer, len(some))
+        out += (sums / max(len(answer), 1)).tolist()
+    return np.array(out)
+
+
 def answer_ids(predictor: Predictor, text: str | Example) -> list[int]:
     """The tokens of the answer to a text or matrix as read, with the one that ended it."""
     (answer,) = predictor.engine.predict([text]).scores
     assert isinstance(answer, Decoded)
     ended = len(answer.probs) > len(answer.table)
-    head = _seq2seq_head(_neural(predictor))
-    return [*answer.table[:, 0].tolist(), *([head.eos] if ended else [])]
+    eos = _vocabulary(predictor).size[2]
+    return [*answer.table[:, 0].tolist(), *([eos] if ended else [])]
 
 
 def has_cross_attention(predictor: Predictor) -> bool:

@@ -26,6 +26,12 @@ WordLists = list[tuple[WordWeight, ...]]
 def methods(predictor: Predictor) -> tuple[str, ...]:
     """Return the methods that fit a model, the default first."""
     engine = predictor.engine
+    if engine.members:
+        first, *others = (methods(member) for member in engine.members)
+        common = tuple(name for name in first if all(name in other for other in others))
+        # The attention of a generated answer belongs to the model that wrote it.
+        hidden = (ATTENTION,) if generation_task(predictor) == "seq2seq" else ()
+        return tuple(name for name in common if name not in hidden)
     if isinstance(engine, ClassicEngine):
         linear = engine.part.is_linear and not predictor.pairs
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION, SHAPLEY)
@@ -101,6 +107,8 @@ def explain(
     method = choose_method(predictor, method)
     answers = predictor(texts)
     targets = [make_target(predictor, target, answer) for answer in answers]
+    if predictor.engine.members:
+        return _explain_ensemble(predictor, texts, answers, targets, method, steps)
     if predictor.pairs:
         examples = [one for one in predictor.prepare_inputs(texts) if isinstance(one, Example)]
         return _explain_pairs(predictor, examples, answers, targets, method, steps)
@@ -110,6 +118,39 @@ def explain(
         Explanation(text, answer, aim.name, method, weights)
         for text, answer, aim, weights in zip(plain, answers, targets, words, strict=True)
     ]
+
+
+def _explain_ensemble(
+    predictor: Predictor,
+    texts: Sequence[Input],
+    answers: Sequence[Answer],
+    targets: Sequence[Target],
+    method: str,
+    steps: int,
+) -> list[Explanation]:
+    """Explain the ensemble's answers by the mean of the members' weights."""
+    from weft.explain.ensemble import average_explanations
+    from weft.predict.ensemble import EnsembleEngine
+
+    assert isinstance(predictor.engine, EnsembleEngine)
+    numbers = not predictor.class_labels
+    groups: dict[str, list[int]] = {}
+    for i, aim in enumerate(targets):
+        groups.setdefault(aim.name, []).append(i)
+    by_member: list[list[Explanation]] = []
+    for member in predictor.engine.members:
+        own: dict[int, Explanation] = {}
+        for name, rows in groups.items():
+            wanted = None if numbers else name
+            some = [texts[i] for i in rows]
+            found = explain(member, some, method=method, target=wanted, steps=steps)
+            own |= dict(zip(rows, found, strict=True))
+        by_member.append([own[i] for i in range(len(texts))])
+    whole = [
+        Explanation(first.text, answer, aim.name, method, (), second=first.second)
+        for first, answer, aim in zip(by_member[0], answers, targets, strict=True)
+    ]
+    return average_explanations(by_member, whole, predictor.engine.weights)
 
 
 def _explain_pairs(
@@ -222,7 +263,9 @@ def _attribute(
 
 
 def read_words(predictor: Predictor, texts: Sequence[str]) -> WordLists:
-    """Return the words of each text that the model reads, with weight 0."""
+    """Return the words of each text that the model reads, with weight 0; of several, the first."""
+    if predictor.engine.members:
+        return read_words(predictor.engine.members[0], texts)
     if isinstance(predictor.engine, ClassicEngine):
         return [_all_words(text, ()) for text in texts]
     tokens: list[list[tuple[int, int, float]]] = [[] for _ in texts]

@@ -170,6 +170,10 @@ def _requests(
 ) -> "list[TargetRequest]":
     """Return what is explained of each example."""
     task = target_task(predictor)
+    if predictor.engine.members:
+        from weft.explain.ensemble import joint_requests
+
+        return joint_requests(predictor, examples, task, word, target)
     if task == "span":
         from weft.explain.targets import answer_span
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from weft.batch import Padded
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.errors import UserError
+from weft.explain.ensemble import EnsembleTarget
 from weft.explain.explanation import Explanation, WordWeight
 from weft.explain.faithfulness import Faithfulness, curve_texts, summarise_curves, word_orders
 from weft.explain.generation import (
@@ -25,9 +26,10 @@ from weft.explain.generation import (
 from weft.explain.gradients import repeat_rows
 from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, read_words
 from weft.explain.perturb import hidden_curves, occlude
-from weft.explain.targets.target import RowTarget
+from weft.explain.targets.target import RowTarget, ScoredTarget
 from weft.explain.words import Span, join_spans, own_words, sum_by_word
 from weft.model import EncoderDecoderModel, EncoderModel
+from weft.predict.ensemble import EnsembleEngine
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.text.example import Example
@@ -77,15 +79,27 @@ def _weigh_source(
     return target.text, tuple(WordWeight(a, b, weight) for (a, b), weight in pairs)
 
 
-def source_target(predictor: Predictor, example: Example) -> RowTarget:
-    """The mean log-probability of a token of the answer, from the embedded source on."""
+def source_target(
+    predictor: Predictor, example: Example, answer: Sequence[int] | None = None
+) -> ScoredTarget:
+    """The mean log-probability of a token of the answer, from the embedded source on.
+
+    The answer is the model's own unless its ids are given, as by an ensemble.
+    """
+    if isinstance(predictor.engine, EnsembleEngine):
+        given = example if predictor.engine.input_kind == "vectors" else example.text
+        ids = answer_ids(predictor, given)
+        members = [source_target(one, example, ids) for one in predictor.engine.members]
+        return EnsembleTarget(members, predictor.engine.weights)
     engine = cast(NeuralEngine, predictor.engine)
     vectors = engine.input_kind == "vectors"
     rows, batch = next(engine.batches([example if vectors else example.text]))
     size = int(batch.lengths[0])
     pieces = tuple(piece[:1, :size] for piece in batch.subtokens)
     source = Padded(batch.data[:1, :size], batch.lengths[:1], pieces)
-    answer = answer_ids(predictor, example if vectors else example.text)
+    if answer is None:
+        answer = answer_ids(predictor, example if vectors else example.text)
+    ids_of_answer = list(answer)
     spans: Sequence[Span]
     if vectors:
         names = [str(k) for k in range(1, size + 1)]
@@ -103,8 +117,9 @@ def source_target(predictor: Predictor, example: Example) -> RowTarget:
         ids = repeat_rows(source, len(embedded)) if not vectors else source
         output = model.apply_head(model.encode(embedded), ids)
         head: Seq2SeqHead = model.head
-        sums = sequence_log_prob(head.decoder.step, output.start(), head.bos, answer, len(embedded))
-        return sums[:, None] / max(len(answer), 1)
+        sums = sequence_log_prob(head.decoder.step, output.start(), head.bos, ids_of_answer,
+                                 len(embedded))  # fmt: skip
+        return sums[:, None] / max(len(ids_of_answer), 1)
 
     return RowTarget(
         engine.encoder_model, source, owners, spans, score, text, "answer",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from weft.errors import UserError, near_miss, unknown_name
+from weft.explain.ensemble import EnsembleWordTarget
 from weft.explain.explanation import ExplainedWord, Explanation, Target, WordProbs, WordWeight
 from weft.explain.faithfulness import Faithfulness, summarise_curves
 from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
@@ -20,6 +21,7 @@ from weft.explain.targets.bracket import all_spans, bracket_marginals
 from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.classic import ClassicEngine
+from weft.predict.ensemble import EnsembleEngine
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
@@ -45,7 +47,7 @@ class ExplainRequest:
     answer: Answer
     at: ExplainedWord
     target: Target
-    spot: WordTarget | ChainTarget
+    spot: WordTarget | ChainTarget | EnsembleWordTarget
     probs: WordProbs  # of every word
 
 
@@ -126,8 +128,12 @@ def _explained_word(
 
 def _make_spot(
     predictor: Predictor, example: Example, step: int, wanted: TargetSpec
-) -> WordTarget | ChainTarget:
+) -> WordTarget | ChainTarget | EnsembleWordTarget:
     engine = predictor.engine
+    if isinstance(engine, EnsembleEngine):
+        spots = [_make_spot(member, example, step, wanted) for member in engine.members]
+        single = [spot for spot in spots if not isinstance(spot, EnsembleWordTarget)]
+        return EnsembleWordTarget(single, engine.weights)
     if isinstance(engine, ClassicEngine):
         return make_chain_target(engine.part, example, step, wanted.column)
     return make_word_target(cast(NeuralEngine, engine), example, step, wanted)
@@ -146,7 +152,7 @@ def attribute(requested: ExplainRequest, method: str, steps: int = 50) -> Explan
     elif method == SHAPLEY:
         weights = sample_shapley(score, count)
     else:
-        assert isinstance(here, WordTarget)
+        assert not isinstance(here, ChainTarget)
         weights = (
             here.attention()
             if method == ATTENTION
@@ -294,11 +300,7 @@ def _bracket_choices(
     if right is not None and right.tree is not None:
         theirs = {(s.start, s.end): s.label for s in tree_to_spans(right.tree)}
         gold = [theirs.get(span, NO_CONSTITUENT) for span in spans]
-    engine = cast(NeuralEngine, predictor.engine)
-    ((_, source),) = engine.batches([example])  # type: ignore[list-item]
-    with torch.no_grad():
-        output = engine.model(source)
-        shares = bracket_marginals(output.head.brackets, output.boundaries).cpu().numpy()
+    shares = _bracket_probs(predictor, example)
     table = dict(zip(all_spans(len(example.words)), shares, strict=True))
     labels = [ours.get(span, NO_CONSTITUENT) for span in spans]
     probs = [
@@ -306,6 +308,18 @@ def _bracket_choices(
         for span, label in zip(spans, labels, strict=True)
     ]
     return _ColumnChoices("constituent", TargetSpec("bracket"), names, labels, gold, spans, probs)
+
+
+def _bracket_probs(predictor: Predictor, example: Example) -> np.ndarray:
+    """(N, C+1) the probability of every label, and of none, for every span."""
+    if isinstance(predictor.engine, EnsembleEngine):
+        tables = [_bracket_probs(member, example) for member in predictor.engine.members]
+        return np.tensordot(predictor.engine.weights, np.stack(tables), 1)
+    engine = cast(NeuralEngine, predictor.engine)
+    ((_, source),) = engine.batches([example])  # type: ignore[list-item]
+    with torch.no_grad():
+        output = engine.model(source)
+        return bracket_marginals(output.head.brackets, output.boundaries).cpu().numpy()
 
 
 def _find_bracket(example: Example, word: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -351,6 +365,9 @@ def _probs_by_word(
 ) -> list[np.ndarray]:
     """The probabilities (C,) of the choices of every word."""
     engine = predictor.engine
+    if isinstance(engine, EnsembleEngine):
+        tables = [_probs_by_word(member, example, wanted, labels) for member in engine.members]
+        return list(np.tensordot(engine.weights, np.stack(tables), 1))
     if isinstance(engine, ClassicEngine):
         return list(chain_probs(engine.part, example, wanted.column, labels))
     engine = cast(NeuralEngine, engine)

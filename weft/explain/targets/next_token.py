@@ -201,6 +201,11 @@ def request_token(
     return TargetRequest(spot, answer, explained)
 
 
+def least_expected(probs: np.ndarray, first: int = 1) -> int:
+    """Return the index of the least probable token from `first` on."""
+    return first + int(np.argmin(probs[first:]))
+
+
 def _choose_token(
     text: str, offsets: Sequence[Span], probs: np.ndarray, word: str, first: int
 ) -> int:
@@ -208,7 +213,7 @@ def _choose_token(
     if not word:
         if len(offsets) <= first:
             raise UserError("This text has no token with a context to explain. Give a longer one.")
-        return first + int(np.argmin(probs[first:]))
+        return least_expected(probs, first)
     number = parse_integer(word) or 0
     names = [text[a:b].strip() for a, b in offsets]
     found = [number - 1] if 1 <= number <= len(offsets) else [
