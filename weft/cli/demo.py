@@ -32,14 +32,26 @@ def demo(
         Path | None,
         typer.Option(help="Only write synthetic digit images here, as vectors with captions."),
     ] = None,
+    recall: Annotated[
+        Path | None,
+        typer.Option(
+            help="Only write a memory probe here: the first word is the label, or the last word."
+        ),
+    ] = None,
+    distance: Annotated[
+        int, typer.Option(help="Words between the first word and the end, with --recall.")
+    ] = 20,
     quiet: options.Quiet = False,
 ) -> None:
     """Compare recipes on the built-in reviews: leaderboard and report.html, in minutes.
 
     With --reviews FOLDER, only the reviews; with --treebank FOLDER, files to try taggers, parsers,
     networks over trees and question answering on; with --pairs FOLDER, sentences to translate;
-    with --digits FOLDER, matrices of vectors to put into words.
+    with --digits FOLDER, matrices of vectors to put into words; with --recall FOLDER, texts that
+    take a long memory.
     """
+    if recall is not None:
+        return _write_recall(recall, distance, quiet)
     if reviews is not None:
         return _write_reviews(reviews, quiet)
     if treebank is not None:
@@ -113,3 +125,18 @@ def _write_digits(folder: Path, quiet: bool) -> None:
     if not quiet:
         files = " ".join(f"--{name} {folder}/{name}.jsonl" for name in ("train", "dev", "test"))
         typer.echo(f"next: weft train --recipe seq2seq-vectors {files} -o runs/digits")
+
+
+def _write_recall(folder: Path, distance: int, quiet: bool) -> None:
+    from weft.text.synthetic.memory_probe import write_recall
+
+    kinds = {".tsv": "the label is the first word", ".txt": "the last word is the first word"}
+    for path in write_recall(folder, distance):
+        if not quiet:
+            typer.echo(f"{path.name:<12} {kinds[path.suffix]}, {distance} words apart")
+    if not quiet:
+        files = f"--train {folder}/train.txt --dev {folder}/dev.txt"
+        typer.echo(
+            f"next: weft train --recipe rnn-lm {files} --set task.window={2 * distance + 8} "
+            "--set train.diagnose=true -o runs/recall"
+        )
