@@ -151,6 +151,10 @@ class Encoder:
 
         def __call__(self, x: Padded) -> Padded: ...
 
+    def unroll(self, x: "Padded") -> "tuple[Padded, dict[str, list[Tensor]]]":
+        """Run a recurrent encoder step by step; also return the states of every layer."""
+        raise NotImplementedError
+
 
 class Pool:
     """States (B, T, H) -> vectors (B, H), with the weight of each step where pooling has one."""

@@ -1,18 +1,43 @@
-"""Fill-mask: the best words for each [MASK] or <mask> of a text."""
+"""Fill-mask: the best words for each [MASK] or <mask> of a text, by a model of both sides."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from weft.batch.indexer import Indexer
+from weft.inference.lm_scoring import lm_head
 from weft.inference.mlm_scoring import MaskedRow, predict_masked
 from weft.model import Model
 from weft.runtime import Runtime
 from weft.tasks.mlm import MASK_PATTERN, FilledMasks, require_mask
 from weft.tokens.offsets import SPACE_MARK
+from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.tokenizer import BYTE_LEVEL_SPACE, Tokenizer
 
 WORDS_PER_BLANK = 5
+
+
+@dataclass(frozen=True)
+class BlankLayout:
+    """The id of a blank, the special tokens around a text, and the longest row."""
+
+    blank: int
+    frame: SpecialTokens
+    limit: int | None
+
+
+def lm_layout(model: Model) -> BlankLayout:
+    """Return the layout of a language model that reads both sides of a word."""
+    head = lm_head(model)
+    end = (head.eos,) if model.parts["task"]["lines"] else ()
+    return BlankLayout(head.blank, SpecialTokens(after=end), head.window)
+
+
+def _mlm_layout(indexer: Indexer) -> BlankLayout:
+    mask = indexer.tokenizer.mask
+    assert mask is not None
+    return BlankLayout(mask, indexer.frame, indexer.limit)
 
 
 def fill(
@@ -22,11 +47,12 @@ def fill(
     rows: list[MaskedRow] = []
     owners: list[int] = []
     coverage = np.ones(len(texts))
+    layout = lm_layout(model) if model.traits.is_lm else None
     for i, text in enumerate(texts):
         if not text.strip():
             coverage[i] = 0.0
             continue
-        for row, fraction in masked_rows(text, indexer, f"text {i + 1}"):
+        for row, fraction in masked_rows(text, indexer, f"text {i + 1}", layout=layout):
             rows.append(row)
             owners.append(i)
             coverage[i] = fraction
@@ -45,22 +71,24 @@ def fill(
 
 
 def masked_rows(
-    text: str, indexer: Indexer, where: str, offsets: bool = False
+    text: str,
+    indexer: Indexer,
+    where: str,
+    offsets: bool = False,
+    layout: BlankLayout | None = None,
 ) -> list[tuple[MaskedRow, float]]:
     """Return the text as rows with masked steps, each with the fraction that is read.
 
     A text longer than the model's limit becomes one row per blank, centred on it. With `offsets`,
     rows say where their tokens stand in the text.
     """
-    tokenizer, frame = indexer.tokenizer, indexer.frame
-    assert tokenizer.mask is not None
+    tokenizer, layout = indexer.tokenizer, layout or _mlm_layout(indexer)
+    frame, blank = layout.frame, np.array([layout.blank], np.int32)
     parts = tokenizer.encode_ids(MASK_PATTERN.split(require_mask(text, where)))
-    ids = np.concatenate(
-        [chunk for part in parts for chunk in (part, np.array([tokenizer.mask], np.int32))][:-1]
-    )
+    ids = np.concatenate([chunk for part in parts for chunk in (part, blank)][:-1])
     steps = (np.cumsum([len(part) + 1 for part in parts[:-1]]) - 1).tolist()
     places = _token_offsets(text, tokenizer) if offsets else None
-    size = len(ids) if indexer.limit is None else indexer.limit - frame.num_added()
+    size = len(ids) if layout.limit is None else layout.limit - frame.num_added()
     leading = len(frame.before)
 
     def make_row(start: int, stop: int, masked: list[int]) -> MaskedRow:

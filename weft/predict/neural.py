@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -47,7 +48,7 @@ from weft.storage import atomic_write
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.extractive_qa import PassageWindow, boundary_probs, choose_spans
 from weft.tasks.language import LMVocabulary
-from weft.tasks.mlm import EVALUATION_SEED, MaskedLM, MLMStats, MLMVocabulary
+from weft.tasks.mlm import EVALUATION_SEED, MASK_PATTERN, MaskedLM, MLMStats, MLMVocabulary
 from weft.tasks.tag import join_parts
 from weft.tensorfile import check_network, read_header
 from weft.text.example import Example
@@ -90,7 +91,7 @@ class NeuralEngine(Engine):
         """Return the scores of each input; the windows of a long text count equally."""
         traits = self.model.traits
         if traits.is_lm:
-            return self._score_tokens(inputs)
+            return self._fill_or_score(inputs)
         if traits.is_mlm:
             return self._fill_masks(inputs)
         pairs = traits.input_kind == "pairs"
@@ -185,6 +186,25 @@ class NeuralEngine(Engine):
     def _fill_masks(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the best words for the masks of each text."""
         return EngineOutput(*fill(plain_texts(inputs), self.model, self.indexer, self.runtime))
+
+    def _fill_or_score(self, inputs: Sequence[EngineInput]) -> EngineOutput:
+        """Fill the masks of texts if the model reads both sides; score the other texts."""
+        blanks = [
+            lm_head(self.model).is_bidirectional and MASK_PATTERN.search(text) is not None
+            for text in plain_texts(inputs)
+        ]
+        if not any(blanks):
+            return self._score_tokens(inputs)
+        filled, scored = (
+            [one for one, blank in zip(inputs, blanks, strict=True) if blank is wanted]
+            for wanted in (True, False)
+        )
+        outputs = {True: self._fill_masks(filled), False: self._score_tokens(scored)}
+        order = [(blank, blanks[:i].count(blank)) for i, blank in enumerate(blanks)]
+        scores: list[Any] = [outputs[blank].scores[k] for blank, k in order]
+        coverage = np.array([outputs[blank].coverage[k] for blank, k in order])
+        parts = [() if blank else outputs[blank].parts[k] for blank, k in order]
+        return EngineOutput(scores, coverage, parts)
 
     def _score_tokens(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the token probabilities of each text, scored independently."""

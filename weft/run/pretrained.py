@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.config import Config, FilledSections
 from weft.convert import gpt2
@@ -16,7 +16,7 @@ from weft.convert.load_weights import load_weights
 from weft.convert.locate import locate
 from weft.convert.tensors import read_safetensors
 from weft.convert.tokenizer import TOKENIZER_FILE, kind_of
-from weft.embed.elmo import embedder_section, network_weights
+from weft.embed import birnn, elmo
 from weft.errors import UserError
 from weft.model import Model
 from weft.predict.predictor import model_folder, saved_config
@@ -50,6 +50,11 @@ DECODER_OPTIONS = (
 )
 DECODER_PREFIX = "head.decoder."
 CHECKPOINT_ATTENTION = {"score": "scaled", "mask": "causal"}  # of GPT-2, and of our default
+# The [embedder] section of language models whose network is one, by the decoder's kind.
+DECODER_EMBEDDERS = {
+    "elmo": elmo.embedder_section,
+    "bidirectional-lm": birnn.embedder_section,
+}
 # From this rate on, a network this large may forget its pre-training.
 HIGH_LEARNING_RATE, LARGE_NETWORK = 3e-4, 5_000_000
 MAX_EXTRA_TENSORS = 5000  # of a model, beyond those of its checkpoint
@@ -112,13 +117,13 @@ def _open_weft_folder(folder: Path) -> PretrainedSource:
     embedder, number = _contextual_embedder(config)
     if embedder is None and decoder is not None and decoder["kind"] == "gpt":
         embedder = {"kind": "gpt", **{name: decoder[name] for name in DECODER_OPTIONS}}
-    elif embedder is None and decoder is not None and decoder["kind"] == "elmo":
-        embedder = embedder_section(decoder)
+    elif embedder is None and decoder is not None and decoder["kind"] in DECODER_EMBEDDERS:
+        embedder = DECODER_EMBEDDERS[decoder["kind"]](decoder)
     if embedder is None:
         raise UserError(
             f"{folder}: a model whose vectors know no context. To start from a pre-trained "
-            "network, give a model of `weft convert`, or of --recipe bert-pretrain, gpt or "
-            "elmo-pretrain."
+            "network, give a model of `weft convert`, or of --recipe bert-pretrain, gpt, "
+            "elmo-pretrain or masked-bilstm."
         )
     return PretrainedSource(
         folder, embedder, decoder if "embedder" not in config else None, config.get("pool", {}),
@@ -131,7 +136,7 @@ def _contextual_embedder(config: Section) -> tuple[FilledSections | None, int]:
     """Return the section of the contextual embedder, and its index."""
     sections = config.get("embedder", [])
     for i, one in enumerate(sections if isinstance(sections, list) else [sections]):
-        if one["kind"] in ("bert", "gpt", "elmo"):
+        if one["kind"] in ("bert", "gpt", "elmo", "birnn"):
             learned = {name: one[name] for name in one if name not in ("lora", "frozen", "model")}
             if one.get("mix") or one.get("lora"):
                 message = "mixes its layers" if one.get("mix") else "was changed by LoRA"
@@ -169,7 +174,7 @@ def _with_checkpoint(config: Config, spec: Section, part: str, number: int | Non
         raise UserError(
             f"[{part}] kind 'pretrained' needs a checkpoint: pass --pretrained FOLDER, a folder of "
             "the Hugging Face layout, a model of `weft convert`, or a run of --recipe "
-            "bert-pretrain, gpt or elmo-pretrain."
+            "bert-pretrain, gpt, elmo-pretrain or masked-bilstm."
         )
     found = open_checkpoint(str(spec["model"]))
     settings = found.embedder if part == "embedder" else found.decoder
@@ -256,7 +261,8 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
         if part.model:
             checkpoint = open_checkpoint(part.model)
             weights = checkpoint.weights(task)
-            load_weights(embedder, _embedder_weights(weights, model.parts), str(checkpoint.folder))
+            own = _embedder_weights(weights, model.parts, part.token_table)
+            load_weights(embedder, own, str(checkpoint.folder))
             message.append(f"weights of the embedder are those of {checkpoint.folder}")
             more = _load_pool_and_head(model, checkpoint, weights, task)
             message += [f"weights of the {part} begin there, too" for part in more]
@@ -276,13 +282,19 @@ def load_pretrained(model: Model, task: str, rate: float = 0.0) -> list[str]:
     return message
 
 
-def _embedder_weights(weights: Mapping[str, Tensor], parts: Section) -> dict[str, Tensor]:
+def _embedder_weights(
+    weights: Mapping[str, Tensor], parts: Section, table: nn.Embedding | None
+) -> dict[str, Tensor]:
     own = _strip_prefix(weights, "embedders.0.")
     if own:
         return own
     specs = parts["embedder"] if isinstance(parts["embedder"], list) else [parts["embedder"]]
-    if any(spec["kind"] == "elmo" for spec in specs):
-        return network_weights(weights)
+    kinds = {spec["kind"] for spec in specs}
+    if "elmo" in kinds:
+        return elmo.network_weights(weights)
+    if "birnn" in kinds:
+        assert table is not None
+        return birnn.network_weights(weights, table.num_embeddings)
     decoder_weights = _strip_prefix(weights, DECODER_PREFIX)
     # What scores words stays behind: only who reads them is wanted.
     return {

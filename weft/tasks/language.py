@@ -18,6 +18,7 @@ from weft.metrics.value import MetricValue
 from weft.protocols import Engine, ReadMode, Saved, Section, Task
 from weft.registry import register
 from weft.tasks.annotation import CharSpan, Decoded
+from weft.tasks.mlm import FilledMasks, fill_answer
 from weft.tasks.seq2seq import TargetVocabulary
 from weft.tasks.task import Answer, Loss
 from weft.text.example import Example
@@ -174,9 +175,11 @@ class LanguageModelling(Task[LMVocabulary]):
         """Yield the probability of every token of texts that follow each other."""
         return engine.likelihoods(texts, running=True)
 
-    def answers(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[Answer]:
-        """Return the perplexity of each text; `scores` holds the probability of every token."""
-        return [_answer(found) for found in scores]
+    def answers(self, scores: Sequence[Decoded | FilledMasks], space: LMVocabulary) -> list[Answer]:
+        """Return the perplexity of each text by its token probabilities, or its filled masks."""
+        return [
+            fill_answer(one) if isinstance(one, FilledMasks) else _answer(one) for one in scores
+        ]
 
     def predict_targets(self, scores: Sequence[Decoded], space: LMVocabulary) -> list[TextCost]:
         """Return the cost of each text."""

@@ -203,7 +203,7 @@ class MaskedLM(Task[MLMVocabulary]):
     ) -> list[Answer]:
         """Return texts with masks filled in, or the perplexities of scored documents."""
         return [
-            _perplexity_answer(one) if isinstance(one, MLMStats) else _fill_answer(one)
+            _perplexity_answer(one) if isinstance(one, MLMStats) else fill_answer(one)
             for one in scores
         ]
 
@@ -248,7 +248,7 @@ def _perplexity_answer(stats: MLMStats) -> Answer:
     return Answer(value, value)
 
 
-def _fill_answer(filled: FilledMasks) -> Answer:
+def fill_answer(filled: FilledMasks) -> Answer:
     """Return the text with the best word at every mask; word pieces join the text before them."""
     best = [words[0] for words in filled.blanks]
     parts = MASK_PATTERN.split(filled.text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
@@ -16,7 +17,7 @@ from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.protocols import DecoderHead, LanguageModelDecoder, State
 from weft.tokens.subtoken_table import append_subtokens
-from weft.tokens.vocabulary import PAD, SPECIALS
+from weft.tokens.vocabulary import PAD, SPECIALS, UNK
 
 MASK_ID = SPECIALS.index(PAD)  # replaces a masked word: its vector is zero
 MASK_STRIDE = 7  # distance between masked tokens: about as in training
@@ -80,6 +81,17 @@ class LMOutput:
             out[now] = self._log_probs(masked, target, now).float()
         return out[scored]
 
+    @torch.no_grad()
+    def words(self, rows: Tensor, steps: Tensor) -> Tensor:
+        """Return log-probabilities (K, V) of all words at `rows` and `steps`, each (K,).
+
+        The source holds blanks there already (`LanguageModelHead.blank`).
+        """
+        decoder = self.head.decoder
+        features = decoder.features(self.source)[rows, steps]  # (K, F)
+        logits = F.linear(features, decoder.words.weight, decoder.words.bias)  # (K, V)
+        return logits.float().log_softmax(1)
+
     def _log_probs(self, source: Padded, target: Tensor, scored: Tensor) -> Tensor:
         decoder, words = self.head.decoder, self.head.decoder.words
         features = (decoder.backward_features if self.back else decoder.features)(source)
@@ -124,6 +136,11 @@ class LanguageModelHead(nn.Module, DecoderHead):
         self.row_steps = max(STATEFUL_ROW_STEPS, 2 * self.window) if stateful else self.window
         context = WARMUP_STEPS if stateful else min(int(overlap * self.window), self.window - 1)
         self.new_steps = self.row_steps - context
+
+    @property
+    def blank(self) -> int:
+        """The id in place of a word to fill in: the mask, or the unknown word if none is masked."""
+        return MASK_ID if self.decoder.needs_masking else SPECIALS.index(UNK)
 
     @property
     def graph_decoder(self) -> LanguageModelDecoder:
