@@ -6,7 +6,8 @@
 Three parts, `--parts classify,language,text`. "classify": the label is the first word and the pool
 reads the last state, so that only the recurrence can carry it. "language": a sentence ends with its
 first word, which a language model predicts from that far back or not at all: accuracy is how often
-with a probability above one half, and the level is that of this distance, not of the window. "text": the same language models on a part of Tiny Shakespeare (`--data`). Each run has the
+with a probability above one half, and the level is that of this distance, not of the window.
+"text": the same language models on a part of Tiny Shakespeare (`--data`). Each run has the
 strength of the gradient at the farthest step, relative to the nearest, before and after training,
 the verdict at both times, and what the model learned.
 
