@@ -93,7 +93,8 @@ def test_a_list_of_embedders_is_counted_from_zero():
     [
         ({"encodr": {}}, r"Unknown section 'encodr' in a\.toml.*Did you mean 'encoder'"),
         ({"encoder": 3}, r"a\.toml: \[encoder\] should be a section with keys, got 3"),
-        ({"encoder": [{"kind": "rnn"}]}, r"\[encoder\] should be a section with keys"),
+        ({"pool": [{"kind": "max"}]}, r"\[pool\] should be a section with keys"),
+        ({"encoder": [{"kind": "rnn"}, 3]}, r"\[encoder\] should be a section with keys"),
         (
             {"classic": {"kind": "tfidf"}, "encoder": {"kind": "rnn"}, "head": {}},
             r"\[classic\] stands alone; remove \[encoder\], \[head\]",

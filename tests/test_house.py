@@ -209,7 +209,8 @@ def test_every_recipe_parses_and_builds(name):
     assert recipe["recipe"]["summary"]
     assert isinstance(recipe["recipe"]["order"], int)
     full = resolve_config(recipe)
-    assert all("kind" in full[s] for s in recipe.sections if s in config.NEURAL_SECTIONS)
+    named = [s for s in recipe.sections if s in config.NEURAL_SECTIONS]
+    assert all(kind for s in named for kind in config.section_kinds(full[s]))
     if "classic" not in recipe:
         model = build_model(full, vocabulary_size=13, outputs=3)
         assert sum(p.numel() for p in model.parameters()) > 13

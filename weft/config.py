@@ -34,6 +34,7 @@ SECTIONS = (
     *SETTING_SECTIONS,
     "search",
 )  # what `weft tune` may vary; the other verbs leave it alone
+LISTED_SECTIONS = ("embedder", "encoder")  # may be several tables: side by side, and in a stack
 RECIPES = Path(__file__).parent / "recipes"
 # Settings by section. A setting is any TOML value: the registry checks its type against the
 # constructor that takes it.
@@ -233,6 +234,12 @@ def model_sections(sections: Sections) -> tuple[str, ...]:
     return (*NEURAL_SECTIONS, "pair") if two else NEURAL_SECTIONS
 
 
+def section_kinds(section: Any) -> tuple[str, ...]:
+    """The kind of each table of a section: one, or one per [[section]]."""
+    tables = section if isinstance(section, list) else [section]
+    return tuple(str(table.get("kind", "")) for table in tables)
+
+
 def _is_lm(sections: Sections) -> bool:
     return _task_kind(sections) == "language"
 
@@ -290,7 +297,7 @@ def _check_sections(sections: Sections, origin: str) -> FilledSections:
     for name, section in sections.items():
         if name not in SECTIONS:
             raise unknown_name("section", name, SECTIONS, origin)
-        tables = section if name == "embedder" and isinstance(section, list) else [section]
+        tables = section if name in LISTED_SECTIONS and isinstance(section, list) else [section]
         if not all(isinstance(table, Mapping) for table in tables):
             raise UserError(f"{origin}: [{name}] should be a section with keys, got {section!r}.")
     unused = ("embedder", "encoder", "pool", "head", "target")

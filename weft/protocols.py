@@ -146,6 +146,8 @@ class Encoder:
     input_kind: "InputKind | None" = None  # if it fixes what the steps of a row are
     stride: int = 1  # input steps per output step
     leading: int = 0  # steps in front of the text's, such as [CLS]
+    mixes_steps: bool = True  # a state depends on other steps than its own
+    has_attention: bool = False  # `attention_weights` is implemented
 
     if TYPE_CHECKING:
 
@@ -153,6 +155,10 @@ class Encoder:
 
     def unroll(self, x: "Padded") -> "tuple[Padded, dict[str, list[Tensor]]]":
         """Run a recurrent encoder step by step; also return the states of every layer."""
+        raise NotImplementedError
+
+    def attention_weights(self, x: "Padded") -> "list[Tensor]":
+        """Return the attention weights, one (B, N, T, T) tensor per layer."""
         raise NotImplementedError
 
 

@@ -71,8 +71,11 @@ VARIANTS = [
         "word_dropout": 0.1,
         "weight_drop": 0.3,
     },
+    {"kind": "rnn-lm", "layers": 2, "layer_norm": True, "dropout": 0.3},
+    {"kind": "rnn-lm", "cell": "gru", "layer_norm": True, "variational": True, "tied": True},
     {"kind": "bidirectional-lm", "by": "mask", "tied": True},
     {"kind": "bidirectional-lm", "layers": 2, "cell": "gru"},
+    {"kind": "elmo", "layer_norm": True},
     {"kind": "elmo", "layers": 1, "clip": 0.0, "highway_layers": 0, "max_bytes": 2},
 ]
 CASES = [{"kind": name, **SMALL[name]} for name in sorted(registry.parts("decoder"))]

@@ -10,6 +10,7 @@ from tests.fixtures.shapes import checked
 from weft import registry
 from weft.batch import Padded
 from weft.encode.cells import FORMULA_CELLS
+from weft.model.build import build_encoder
 
 WIDTH = 6
 LENGTHS = [5, 0, 1, 3]
@@ -49,7 +50,25 @@ VARIANTS = [
         "max_positions": 11,
     },
 ]
+STACKS = [
+    [{"kind": "cnn", "hidden": 5, "widths": [3]}, {"kind": "rnn", "hidden": 3}],
+    [
+        {"kind": "rnn", "hidden": 3, "bidirectional": False},
+        {"kind": "rnn", "hidden": 2, "cell": "tied-lstm"},
+        {"kind": "highway"},
+    ],
+    [
+        {"kind": "cnn", "hidden": 4, "widths": [2], "stride": 2},
+        {"kind": "transformer", "hidden": 4, "heads": 2, "layers": 1},
+    ],
+    [
+        {"kind": "mlp", "hidden": 4, "window": 3},
+        {"kind": "transformer", "hidden": 4, "heads": 2, "layers": 1, "cls": True},
+    ],
+    [{"kind": "bag", "hidden": 7, "activation": "tanh"}],
+]
 CASES = [{"kind": n, **SMALL.get(n, {})} for n in sorted(registry.parts("encoder"))] + VARIANTS
+CASES += STACKS
 
 
 def sample(lengths=LENGTHS, extra=0, garbage=9.0):
@@ -68,6 +87,8 @@ def tree(x):
 
 def build(spec):
     torch.manual_seed(1)
+    if isinstance(spec, list):
+        return build_encoder({"encoder": spec}, WIDTH).eval()
     return build_spec("encoder", spec, input_size=WIDTH).eval()
 
 

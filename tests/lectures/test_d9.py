@@ -182,3 +182,16 @@ def test_gold_tree_never_crosses_a_constituent(merger, states):
         assert len(made) == LENGTHS[row] - 1
         assert not any(crosses(a, b, spans) for a, b in made)
         assert made >= {(a, b) for _, a, b in spans if b - a > 1}
+
+
+@pytest.mark.parametrize("span", [(0, 5), (1, 4), (2, 3), (0, 2)])
+def test_logits_of_a_span_are_those_of_the_node_that_must_hold_it(merger, states, span):
+    row = Padded(states.data[:1], states.lengths[:1])
+    logits = merger.span_logits(merger(row), *span)
+    leaves = leaves_of(merger, states, 0)
+    made = {(i, i + 1): leaf for i, leaf in enumerate(leaves)}
+    made |= {s: p for s, (p, _) in greedy(merger, leaves, [(0, *span)], -np.inf).items()}
+    right = merger.label(made[span])
+    if span == (0, 5):
+        right[-1] = -1e4
+    torch.testing.assert_close(logits[0], right)

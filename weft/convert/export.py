@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from weft import registry
-from weft.config import Sections
+from weft.config import Sections, section_kinds
 from weft.convert import gpt2, sentence_transformers
 from weft.convert import tokenizer as tokenizers
 from weft.convert.families import (
@@ -147,10 +147,10 @@ def _sentence_encoder(
 
 def _single_embedder(config: Sections) -> TransformerSpec:
     """Return the [embedder] section; raise UserError if anything else precedes the head."""
-    spec, encoder = config["embedder"], config["encoder"]["kind"]
+    spec, encoders = config["embedder"], section_kinds(config["encoder"])
     if isinstance(spec, list) and len(spec) == 1:
         spec = spec[0]
-    if isinstance(spec, list) or spec["kind"] not in ("bert", "gpt") or encoder != "none":
+    if isinstance(spec, list) or spec["kind"] not in ("bert", "gpt") or encoders != ("none",):
         raise UserError(
             "transformers has no class for this model: only a bert or gpt network with a head "
             "directly on it can be exported, such as one trained with --recipe bert."

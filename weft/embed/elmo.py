@@ -31,6 +31,7 @@ NETWORK_OPTIONS = (
     "hidden",
     "layers",
     "clip",
+    "layer_norm",
 )
 LM_NETWORK_PREFIX = "head.decoder.network."  # where a language model keeps the network
 
@@ -102,11 +103,26 @@ class ProjectedLSTM(nn.Module, WeightMatrices):
         return x.clamp(-self.clip, self.clip) if self.clip else x
 
 
+class DirectionalLayerNorm(nn.Module):
+    """Layer normalisation (Ba et al. 2016) with a gain and a bias for each direction."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, width))
+        self.bias = nn.Parameter(torch.zeros(2, width))
+
+    def forward(self, x: Tensor, sides: slice) -> Tensor:
+        normed = F.layer_norm(x, x.shape[-1:])  # (S, B, T, E)
+        weight, bias = (part[sides, None, None].to(x.dtype) for part in (self.weight, self.bias))
+        return normed.to(x.dtype) * weight + bias
+
+
 class BiLMNetwork(nn.Module):
     """The network of both language models: they share how a word is read, not the LSTMs.
 
     Each layer reads the one before it; from the second on, what it reads is added to what it says.
-    Dropout is on what a layer reads, as in the authors' code.
+    With `layer_norm` that sum is normalised: h^l = LN(LSTM(h^{l-1}) + h^{l-1}). Dropout is on what
+    a layer reads, as in the authors' code.
     """
 
     def __init__(
@@ -121,6 +137,7 @@ class BiLMNetwork(nn.Module):
         layers: int,
         clip: float,
         dropout: float = 0.0,
+        layer_norm: bool = False,
     ):
         super().__init__()
         sizes = {"width": width, "character_width": character_width, "max_bytes": max_bytes}
@@ -136,6 +153,9 @@ class BiLMNetwork(nn.Module):
         )
         self.characters.dedupe_in_training = True  # there is no dropout in it, so nothing is lost
         self.layers = nn.ModuleList(ProjectedLSTM(width, hidden, clip) for _ in range(layers))
+        self.norms = nn.ModuleList(
+            DirectionalLayerNorm(width) for _ in range(layers if layer_norm else 0)
+        )
         self.dropout = dropout
 
     def embed_words(self, x: Padded) -> Padded:
@@ -187,6 +207,7 @@ class BiLMNetwork(nn.Module):
                 continue
             states, taken = layer(x, *before, sides)
             x = states + x if i else states  # (S, B, T, E)
+            x = self.norms[i](x, sides) if self.norms else x  # (S, B, T, E)
             layers.append(x)
             hidden.append(_final_state(states.unbind(2), before[0], lengths))
             cells.append(_final_state(taken, before[1], lengths))
@@ -213,8 +234,9 @@ class Elmo(nn.Module, Embedder):
     The states of both lie side by side, in each of the `layers` and in the one below, which is the
     word from its characters twice. With `mix` they are mixed by learned weights, otherwise the last
     is taken; with `norm` each is brought to mean 0 and deviation 1 before. `frozen` weights are not
-    learned, those of the mix are. `dropout` is on the vectors that come out. The paper's sizes are
-    width 512, hidden 4096, and filters up to [6, 512] and [7, 1024].
+    learned, those of the mix are. `dropout` is on the vectors that come out. `layer_norm` is that
+    of the language models. The paper's sizes are width 512, hidden 4096, and filters up to [6, 512]
+    and [7, 1024].
     """
 
     reads_subtokens = True
@@ -230,6 +252,7 @@ class Elmo(nn.Module, Embedder):
         hidden: int = 1024,
         layers: int = 2,
         clip: float = 3.0,
+        layer_norm: bool = False,
         mix: bool = True,
         norm: bool = False,
         frozen: bool = False,
@@ -240,8 +263,9 @@ class Elmo(nn.Module, Embedder):
         where = "embedder 'elmo'"
         check_sizes(where, dropout)
         self.network = BiLMNetwork(
-            where, width, character_width, filters, highway_layers, max_bytes, hidden, layers, clip
-        )
+            where, width, character_width, filters, highway_layers, max_bytes, hidden, layers, clip,
+            layer_norm=layer_norm,
+        )  # fmt: skip
         self.output_size, self.max_bytes, self.norm = 2 * width, max_bytes, norm
         self.frozen, self.model = frozen, model
         self.mix = ScalarMix(layers + 1) if mix else None
@@ -258,8 +282,10 @@ class Elmo(nn.Module, Embedder):
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
         """Return the network's parameters, from the characters to the last LSTMs."""
-        parts = (self.network.characters, *self.network.layers)
-        return [list(part.parameters()) for part in parts]
+        groups = [list(p.parameters()) for p in (self.network.characters, *self.network.layers)]
+        for group, norm in zip(groups[1:], self.network.norms, strict=False):
+            group += norm.parameters()
+        return groups
 
     def layers(self, x: Padded) -> list[Tensor]:
         """(B, T, 2*E) for the words and for each layer, forward beside backward."""
@@ -298,7 +324,8 @@ class Elmo(nn.Module, Embedder):
 
 def embedder_section(decoder: Mapping[str, Any]) -> dict[str, Any]:
     """Return the [embedder] section that matches a language model's decoder 'elmo'."""
-    return {"kind": "elmo", **{name: decoder[name] for name in NETWORK_OPTIONS}, "frozen": True}
+    options = {name: decoder[name] for name in NETWORK_OPTIONS if name in decoder}
+    return {"kind": "elmo", **options, "frozen": True}
 
 
 def network_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,6 +19,8 @@ from weft.registry import register
 class PassThrough(nn.Module, Encoder):
     """The embeddings unchanged, for embedders that have seen the context or for no context."""
 
+    mixes_steps = False
+
     def __init__(self, input_size: int):
         super().__init__()
         self.output_size = input_size
@@ -34,6 +36,8 @@ class Bag(nn.Module, Encoder):
 
     This is the baseline that every other encoder must beat.
     """
+
+    mixes_steps = False
 
     def __init__(
         self,
@@ -59,6 +63,8 @@ class Bag(nn.Module, Encoder):
 @register("encoder", "highway")
 class HighwayEncoder(nn.Module, Encoder):
     """Highway layers (Srivastava et al. 2015) that start close to the identity."""
+
+    mixes_steps = False
 
     def __init__(
         self,

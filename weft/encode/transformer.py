@@ -32,6 +32,8 @@ class TransformerEncoder(nn.Module, Encoder):
     attention.score and attention.mask (scaled and full without them) hold for every head.
     """
 
+    has_attention = True
+
     def __init__(
         self,
         input_size: int,

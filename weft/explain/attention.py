@@ -12,8 +12,9 @@ from torch import Tensor
 
 from weft.batch import Padded
 from weft.batch.indexer import Row
+from weft.config import section_kinds
 from weft.embed.contextual import Contextual, TransformerEmbedder
-from weft.encode.transformer import TransformerEncoder
+from weft.encode.stack import encoder_members, member_inputs
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
 from weft.model import EncoderModel, JointPairModel, Model
@@ -47,9 +48,7 @@ class AttentionMaps:
 def has_token_attention(model: EncoderModel) -> bool:
     """Return True if the model has attention weights on tokens."""
     return (
-        isinstance(model.encoder, TransformerEncoder)
-        or _has_attention_pool(model)
-        or has_embedder_attention(model)
+        model.encoder.has_attention or _has_attention_pool(model) or has_embedder_attention(model)
     )
 
 
@@ -57,8 +56,9 @@ def has_heads(model: Model | None) -> bool:
     """Return True if a network has attention heads to show, or two texts attend to each other."""
     if not isinstance(model, EncoderModel):
         return False
+    members = encoder_members(model.encoder)
     return (
-        isinstance(model.encoder, TransformerEncoder)
+        any(member.has_attention for member in members)
         or any(embedder.has_attention for embedder in model.embedder_parts)
         or _has_alignment(model)
     )
@@ -73,7 +73,8 @@ def has_embedder_attention(model: Model) -> bool:
     """Return True if the only embedder is a pre-trained network with attention weights."""
     embedders = model.embedder_parts
     alone = len(embedders) == 1 and embedders[0].has_attention
-    return alone and model.parts["encoder"]["kind"] in ("transformer", "none")
+    above = section_kinds(model.parts["encoder"])
+    return alone and all(kind in ("transformer", "none") for kind in above)
 
 
 def _has_attention_pool(model: EncoderModel) -> bool:
@@ -229,14 +230,17 @@ def _iterate_maps(
                 display_word(tokenizer, i) for i in read.data[0].tolist()
             ]  # fmt: skip
             yield kind, own, embedder.attention_weights(read), second
-    if isinstance(model.encoder, TransformerEncoder):
+    if any(member.has_attention for member in encoder_members(model.encoder)):
         embedded = model.embed(source)
         if isinstance(model, JointPairModel) and source.second is not None:
             embedded = model.pair(embedded)
-        front = model.encoder.leading
-        own = ["[CLS]"] * front + tokens
-        weights = model.encoder.attention_weights(embedded)
-        yield "transformer", own, weights, second + front if second else 0
+        for at in member_inputs(model.encoder, embedded):
+            if at.member.has_attention:
+                front = at.member.leading
+                # After a stride, a step stands where the window of a convolution has its centre.
+                own = ["[CLS]"] * front + tokens[:: at.stride]
+                middle = second // at.stride + front if second else 0
+                yield "transformer", own, at.member.attention_weights(at.inputs), middle
 
 
 def _alignment_map(
@@ -284,7 +288,7 @@ def _token_flow(model: EncoderModel, source: Padded) -> Tensor:
     states = model.encoder(embedded)
     final = _pool_weights(model, states)  # (B, T)
     encoder = model.encoder
-    if isinstance(encoder, TransformerEncoder):
+    if encoder.has_attention:
         flow = rollout(encoder.attention_weights(embedded), states.mask)  # (B, T, T)
         final = (final[:, None] @ flow).squeeze(1)[:, encoder.leading :]
     if has_embedder_attention(model):
@@ -297,7 +301,7 @@ def state_flow(model: EncoderModel, source: Padded) -> Tensor:
     """(B, T, T) how much of the state of each step came from each token, by attention rollout."""
     size = source.data.shape[1]
     flow = torch.eye(size, device=source.data.device).expand(len(source), -1, -1)
-    if isinstance(model.encoder, TransformerEncoder):
+    if model.encoder.has_attention:
         embedded = model.embed(source)
         if isinstance(model, JointPairModel) and source.second is not None:
             embedded = model.pair(embedded)
@@ -311,7 +315,7 @@ def state_flow(model: EncoderModel, source: Padded) -> Tensor:
 
 def has_state_attention(model: EncoderModel) -> bool:
     """Return True if `state_flow` says something: the states attend to tokens."""
-    looks = isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
+    looks = model.encoder.has_attention or has_embedder_attention(model)
     return looks and not model.traits.is_bi_encoder
 
 

@@ -62,9 +62,7 @@ def _has_attention(predictor: Predictor, model: "Model") -> bool:
     if target_task(predictor) in ("masked", "span"):
         return has_state_attention(model)
     if predictor.is_structured:
-        from weft.encode.transformer import TransformerEncoder
-
-        return isinstance(model.encoder, TransformerEncoder) or has_embedder_attention(model)
+        return model.encoder.has_attention or has_embedder_attention(model)
     vectors = target_task(predictor) == "embed"  # explained by states, not by the pool
     return not vectors and has_token_attention(model) and not model.traits.is_bi_encoder
 

@@ -17,7 +17,7 @@ from weft.explain.explanation import ExplainedWord, Explanation, Target, WordPro
 from weft.explain.faithfulness import Faithfulness, summarise_curves
 from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
 from weft.explain.perturb import hidden_curves, occlude, sample_shapley
-from weft.explain.targets.bracket import all_spans, bracket_marginals
+from weft.explain.targets.bracket import bracket_probs
 from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.classic import ClassicEngine
@@ -300,26 +300,23 @@ def _bracket_choices(
     if right is not None and right.tree is not None:
         theirs = {(s.start, s.end): s.label for s in tree_to_spans(right.tree)}
         gold = [theirs.get(span, NO_CONSTITUENT) for span in spans]
-    shares = _bracket_probs(predictor, example)
-    table = dict(zip(all_spans(len(example.words)), shares, strict=True))
+    shares = _span_probs(predictor, example, spans).tolist()
     labels = [ours.get(span, NO_CONSTITUENT) for span in spans]
-    probs = [
-        sort_choices(names, table[span].tolist(), label)
-        for span, label in zip(spans, labels, strict=True)
-    ]
+    probs = [sort_choices(names, share, label) for share, label in zip(shares, labels, strict=True)]
     return _ColumnChoices("constituent", TargetSpec("bracket"), names, labels, gold, spans, probs)
 
 
-def _bracket_probs(predictor: Predictor, example: Example) -> np.ndarray:
-    """(N, C+1) the probability of every label, and of none, for every span."""
+def _span_probs(
+    predictor: Predictor, example: Example, spans: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    """Return the probability of every label, and of none, for some spans, (N, C+1)."""
     if isinstance(predictor.engine, EnsembleEngine):
-        tables = [_bracket_probs(member, example) for member in predictor.engine.members]
+        tables = [_span_probs(member, example, spans) for member in predictor.engine.members]
         return np.tensordot(predictor.engine.weights, np.stack(tables), 1)
     engine = cast(NeuralEngine, predictor.engine)
     ((_, source),) = engine.batches([example])  # type: ignore[list-item]
     with torch.no_grad():
-        output = engine.model(source)
-        return bracket_marginals(output.head.brackets, output.boundaries).cpu().numpy()
+        return np.array(bracket_probs(engine.model(source), list(spans)))
 
 
 def _find_bracket(example: Example, word: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:

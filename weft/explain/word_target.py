@@ -16,10 +16,9 @@ from weft.batch.indexer import Row
 from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.crf_dp import accumulation_dtype
-from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput
+from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput, RecursiveOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
-from weft.encode.transformer import TransformerEncoder
 from weft.errors import UserError
 from weft.explain.attention import has_embedder_attention, only_network, rollout, word_rollout
 from weft.explain.explanation import Target
@@ -31,13 +30,13 @@ from weft.explain.gradients import (
     repeat_rows,
     word_table,
 )
-from weft.explain.targets.bracket import FORBIDDEN_SCORE, bracket_scores
+from weft.explain.targets.bracket import FORBIDDEN_SCORE, bracket_logits
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
 WordOutput = (  # of a head that labels words or spans of them
-    TagOutput | DependencyOutput | TreeNodeOutput | ConstituencyOutput
+    TagOutput | DependencyOutput | TreeNodeOutput | ConstituencyOutput | RecursiveOutput
 )
 
 
@@ -148,7 +147,7 @@ class WordTarget:
         )
         weights[start:end] = 1 / (end - start)
         with torch.inference_mode():
-            if isinstance(encoder, TransformerEncoder):
+            if encoder.has_attention:
                 layers = encoder.attention_weights(model.embed(self.source))  # (1, N, T, T) each
                 flow = rollout(layers, torch.ones_like(layers[0][:, 0, 0]))[0]  # (T, T)
                 front = encoder.leading
@@ -196,8 +195,8 @@ def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
     """Return (B, C) logits of the labels of one step; their softmax is the probability."""
     if isinstance(output, TreeNodeOutput):
         return output.labels.data[:, step].float()
-    if isinstance(output, ConstituencyOutput) and wanted.what == "bracket":
-        return bracket_scores(output.head.brackets, output.boundaries, *wanted.span)
+    if isinstance(output, (ConstituencyOutput, RecursiveOutput)) and wanted.what == "bracket":
+        return bracket_logits(output, *wanted.span)
     if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs[:, step].float()
     if isinstance(output, DependencyOutput) and wanted.what == "relation":
@@ -223,7 +222,9 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
     return own.data.float().softmax(2) if chain is None else chain.marginals(own)
 
 
-def _tag_scores(output: TagOutput | DependencyOutput | ConstituencyOutput) -> TagOutput:
+def _tag_scores(
+    output: TagOutput | DependencyOutput | ConstituencyOutput | RecursiveOutput,
+) -> TagOutput:
     tags = output if isinstance(output, TagOutput) else output.tags
     assert tags is not None
     return tags

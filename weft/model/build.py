@@ -14,6 +14,7 @@ from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.search.settings import SearchSettings
 from weft.encode.pair.bi_encoder import check_pool, check_segment_marks
+from weft.encode.stack import EncoderStack
 from weft.errors import UserError
 from weft.model.compositions import (
     UNKNOWN_ID,
@@ -67,7 +68,7 @@ def _build_text_model(
     if "pair" in parts:
         pair = _build_part(parts, "pair", input_size=width)
         check_segment_marks(pair, frame != NO_SPECIAL_TOKENS)
-    encoder = _build_part(parts, "encoder", input_size=width)
+    encoder = build_encoder(parts, width)
     sizes = {"input_size": encoder.output_size, "directions": encoder.directions}
     pool = _build_part(parts, "pool", **sizes)
     head = registry.build(
@@ -94,7 +95,7 @@ def _build_bi_encoder(
         auxiliary_lm.check_auxiliary(embedders, parts, True)
     frame = replace(_frame(embedders), each=True)
     width = sum(part.output_size for part in embedders)
-    encoder = _build_part(parts, "encoder", input_size=width)
+    encoder = build_encoder(parts, width)
     pair = _build_part(parts, "pair", input_size=encoder.output_size)
     directions = encoder.directions if pair.directions is None else pair.directions
     sizes = {"input_size": pair.output_size, "directions": directions}
@@ -121,7 +122,7 @@ def _build_encoder_decoder(
     """Build a model that writes a text about a source."""
     embedders = _embedder_parts(modules)
     width = sum(part.output_size for part in embedders)
-    encoder = _build_part(parts, "encoder", input_size=width)
+    encoder = build_encoder(parts, width)
     sizes = {"input_size": encoder.output_size, "directions": encoder.directions}
     pool = registry.build("pool", NO_POOL, **sizes)
     vocabulary_size, bos, eos = _decoder_outputs(outputs)
@@ -166,6 +167,27 @@ def _build_language_model(parts: Section, outputs: OutputSize) -> Model:
 def _build_part(parts: Section, kind: str, **derived: object) -> Any:
     """Build the part of a kind; one that attends gets the settings of [attention]."""
     return build_part(kind, parts[kind], parts.get("attention", {}), **derived)
+
+
+def build_encoder(parts: Section, width: int) -> Any:
+    """Build the encoder, or a stack of those that several tables describe."""
+    section = parts["encoder"]
+    if not isinstance(section, list):
+        return _build_part(parts, "encoder", input_size=width)
+    members: list[Encoder] = []
+    for spec in section:
+        members.append(_build_part({**parts, "encoder": spec}, "encoder", input_size=width))
+        width = members[-1].output_size
+    return EncoderStack(members, [spec["kind"] for spec in section])
+
+
+def _fill_encoder(section: object) -> object:
+    """Return the table of the encoder, or of each encoder of a stack, with defaults."""
+    if not isinstance(section, list):
+        return registry.fill("encoder", section, ENCODER_DERIVED)  # type: ignore[arg-type]
+    if not section:
+        raise UserError("[[encoder]] is an empty list. Use one [encoder], or name several.")
+    return [registry.fill("encoder", spec, ENCODER_DERIVED) for spec in section]
 
 
 def _build_embedders(parts: Section, vocabulary_size: int) -> nn.ModuleList:
@@ -274,7 +296,7 @@ def _fill_parts(parts: Section) -> dict[str, Any]:
         registry.fill("embedder", spec, EMBEDDER_DERIVED) for spec in _specs(parts["embedder"])
     ]
     embedder: object = specs if isinstance(parts["embedder"], list) else specs[0]
-    encoder = registry.fill("encoder", parts["encoder"], ENCODER_DERIVED)
+    encoder = _fill_encoder(parts["encoder"])
     if "decoder" in parts:
         return {
             "embedder": embedder,

@@ -45,7 +45,9 @@ class Predictor:
 
     def __repr__(self) -> str:
         config = self.config
-        encoder = config.get("encoder", config.get("decoder", {})).get("kind", "")
+        encoder = "+".join(
+            configuration.section_kinds(config.get("encoder", config.get("decoder", {})))
+        )
         kind = config.get("classic", {}).get("kind", encoder)
         if SECTION in config:
             kind = f"ensemble of {len(config[SECTION]['weights'])}"
@@ -367,7 +369,8 @@ def _read_model_json(path: Path) -> Saved:
     if not isinstance(config, dict):
         raise UserError(f"{path}: damaged (it holds no configuration). Restore it or train again.")
     for name, section in config.items():
-        tables = section if name == "embedder" and isinstance(section, list) else [section]
+        several = name in configuration.LISTED_SECTIONS and isinstance(section, list)
+        tables = section if several else [section]
         if not tables or not all(isinstance(table, dict) for table in tables):
             raise UserError(
                 f"{path}: damaged ([{name}] should hold settings, found "

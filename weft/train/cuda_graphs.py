@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from weft.batch import BatchLoader, LabelledBatch, Padded
 from weft.batch.lm_windows import LMLoader
 from weft.batch.mlm_collator import MLMLoader
+from weft.config import section_kinds
 from weft.decode.search.state import copy_into, map_tensors
 from weft.kernels.compile import compile_blocks, is_compiler_error, uncompile_blocks
 from weft.model import Model
@@ -277,7 +278,7 @@ def _has_fixed_shapes(model: nn.Module, batches: BatchLoader) -> bool:
     if isinstance(batches, MLMLoader):
         parts = model.parts
         return not isinstance(parts["embedder"], list) and (
-            (parts["embedder"]["kind"], parts["encoder"]["kind"]) == ("bert", "none")
+            (parts["embedder"]["kind"], *section_kinds(parts["encoder"])) == ("bert", "none")
         )
     return isinstance(batches, LMLoader) and bool(model.head.sync_free)
 
@@ -292,7 +293,8 @@ def _has_recurring_shapes(model: nn.Module, batches: BatchLoader) -> bool:
     return (
         type(batches) is BatchLoader
         and isinstance(embedder, dict)
-        and (embedder["kind"], parts["encoder"]["kind"], pair["kind"]) == ("bert", "none", "joint")
+        and (embedder["kind"], *section_kinds(parts["encoder"])) == ("bert", "none")
+        and pair["kind"] == "joint"
         and not embedder["frozen"]
         and parts.get("pool", {}).get("kind") in ("cls", "first", "mean", "max")
         and parts.get("head", {}).get("kind") in ("linear", "mlp")

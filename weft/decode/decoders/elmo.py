@@ -28,8 +28,8 @@ class BiLM(nn.Module, LanguageModelDecoder):
     The embedder 'elmo' is its network. It steps as the forward language model. Words given as ids
     are spelled by the vocabulary (see `set_vocabulary`), words of running text by the text.
     `samples` > 0 uses a sampled softmax over that many words, drawn by their frequency rank in the
-    vocabulary (Jean et al. 2015). `model` names a checkpoint to start from; the constructor never
-    opens it.
+    vocabulary (Jean et al. 2015). `layer_norm` normalises the output of each layer.
+    `model` names a checkpoint to start from; the constructor never opens it.
     """
 
     causal, is_stateful = True, True
@@ -46,6 +46,7 @@ class BiLM(nn.Module, LanguageModelDecoder):
         hidden: int = 1024,
         layers: int = 2,
         clip: float = 3.0,
+        layer_norm: bool = False,
         dropout: float = 0.1,
         samples: int = 0,
         model: str = "",
@@ -56,7 +57,7 @@ class BiLM(nn.Module, LanguageModelDecoder):
             raise UserError(f"{where}: 'samples' should be 0 or more, got {samples}.")
         self.network = BiLMNetwork(
             where, width, character_width, filters, highway_layers, max_bytes, hidden, layers, clip,
-            dropout,
+            dropout, layer_norm,
         )  # fmt: skip
         self.words = OutputLayer(vocabulary_size, width, width, tied=True, deviation=width**-0.5)
         self.dropout, self.samples, self.model = nn.Dropout(dropout), samples, model

@@ -3,6 +3,7 @@
 B rows   T steps   V words   E embedding width   H hidden width   L layers   C window words
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -19,6 +20,13 @@ from weft.encode import rnn
 from weft.errors import UserError
 from weft.protocols import LanguageModelDecoder, State
 from weft.registry import register
+
+# Inputs, initial states and weights -> the states of every step, and the last ones.
+KERNELS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    "rnn": torch.rnn_tanh,
+    "gru": torch.gru,
+    "lstm": torch.lstm,
+}
 
 
 class BPTTOutput(NamedTuple):
@@ -130,7 +138,8 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
     or `between_dropout` override it. Options of Merity et al. (2018): `variational` uses one mask
     for all steps of a row (Gal and Ghahramani 2016), `word_dropout` drops whole words of the
     vocabulary, `weight_drop` drops recurrent weights, `ar` and `tar` are activation and temporal
-    activation regularisation.
+    activation regularisation. `layer_norm` normalises what each layer gives to the next and to the
+    output layer (Ba et al. 2016); the carried state is that of the cells.
     """
 
     causal, is_stateful = True, True
@@ -152,6 +161,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         ar: float = 0.0,
         tar: float = 0.0,
         tied: bool = False,
+        layer_norm: bool = False,
     ):
         super().__init__()
         where = "decoder 'rnn-lm'"
@@ -174,6 +184,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(layers if layer_norm else 0))
 
     @property
     def input_layer(self) -> nn.Module:
@@ -228,7 +239,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
             taken[f"layer {layer + 1}"] = hidden
             if cells:
                 taken[f"layer {layer + 1} cell"] = cells
-            data = torch.stack(hidden, dim=1)  # (B, T, H)
+            data = self._normalise(torch.stack(hidden, dim=1), layer)  # (B, T, H)
         return self.words.narrow(data), taken
 
     def forward(self, ids: Padded) -> Tensor:
@@ -256,14 +267,16 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
     ) -> BPTTOutput:
         vectors = self._apply_dropout(self._vectors(ids), self.input_dropout)  # (B, T, E)
         special = self.training and (self.variational or self.weight_drop > 0)
+        layered = special or len(self.norms) > 0
         if not ids.shape[1]:
             raw = vectors.new_zeros(*ids.shape, self.net.hidden_size)  # (B, 0, H)
             after: RNNState = (state.hidden, state.cell)
         elif lengths is not None:
             assert not special, "rows of unequal length cannot be trained with these options"
-            raw, after = self._run_packed(vectors, state, lengths)
-        elif special:
-            raw, after = self._run_layers(vectors, state)
+            run = self._run_layers if layered else self._run_packed
+            raw, after = run(vectors, state, lengths)
+        elif layered:
+            raw, after = self._run_layers(vectors, state, None)
         else:
             raw, after = unroll(self.net, vectors, (state.hidden, state.cell))
         dropped = self._apply_dropout(raw, self.dropout)  # (B, T, H)
@@ -284,25 +297,52 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
             return F.dropout(x, rate)
         return x * F.dropout(torch.ones_like(x[:, :1]), rate)
 
-    def _run_layers(self, data: Tensor, state: RecurrentLMState) -> tuple[Tensor, RNNState]:
-        """Run layer by layer, with recurrent weight dropout and one mask for all steps."""
+    def _normalise(self, states: Tensor, layer: int) -> Tensor:
+        normed: Tensor = self.norms[layer](states) if self.norms else states
+        return normed
+
+    def _run_layers(
+        self, data: Tensor, state: RecurrentLMState, lengths: Tensor | None
+    ) -> tuple[Tensor, RNNState]:
+        """Run layer by layer, with recurrent weight dropout, one mask for all steps, and norms."""
         hidden, cells = [], []
         for layer in range(self.net.num_layers):
             if layer:
                 data = self._apply_dropout(data, self.between_dropout)
-            weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHT_NAMES]
-            weights[1] = F.dropout(weights[1], self.weight_drop)
-            first = state.hidden[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
-            rest = (weights, True, 1, 0.0, True, False, True)
-            if state.cell is None:
-                run = torch.gru if self.cell == "gru" else torch.rnn_tanh
-                data, last = run(data, first, *rest)
-            else:
-                second = state.cell[None, :, layer].to(data.dtype).contiguous()  # (1, B, H)
-                data, last, cell = torch.lstm(data, (first, second), *rest)
-                cells.append(cell[0])
-            hidden.append(last[0])
+            before = [part[:, layer] for part in state if part is not None]  # (B, H) each
+            data, after = self._run_layer(data, before, layer, lengths)
+            data = self._normalise(data, layer)
+            hidden.append(after[0])
+            cells += after[1:]
         return data, (torch.stack(hidden, 1), torch.stack(cells, 1) if cells else None)
+
+    def _run_layer(
+        self, data: Tensor, before: list[Tensor], layer: int, lengths: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the states (B, T, H) of one layer, and its state after each row's last word."""
+        weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHT_NAMES]
+        if self.training:
+            weights[1] = F.dropout(weights[1], self.weight_drop)
+        run = KERNELS[self.cell]
+        start = [part[None].to(data.dtype).contiguous() for part in before]  # (1, B, H) each
+        rest = (weights, True, 1, 0.0, self.training, False)
+        if lengths is None:
+            hx = start if self.cell == "lstm" else start[0]
+            out, *after = run(data, hx, *rest, True)
+            return out, [part[0] for part in after]
+        packed = pack_padded_sequence(
+            data, lengths.clamp(min=1), batch_first=True, enforce_sorted=False
+        )  # PyTorch refuses empty rows
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        start = [part[:, order] for part in start]
+        hx = start if self.cell == "lstm" else start[0]
+        steps, *after = run(packed.data, packed.batch_sizes, hx, *rest)
+        out, _ = pad_packed_sequence(
+            packed._replace(data=steps), batch_first=True, total_length=data.shape[1]
+        )
+        none = (lengths == 0).to(data.device)[:, None]
+        last = [part[0, back] for part in after]
+        return out, [torch.where(none, a, b.to(a.dtype)) for a, b in zip(before, last, strict=True)]
 
     def _run_packed(
         self, data: Tensor, state: RecurrentLMState, lengths: Tensor

@@ -145,6 +145,22 @@ class GreedyMerger(nn.Module, WeightMatrices):
             for row, keep, score in zip(table.cpu(), kept.cpu(), scores, strict=True)
         ]
 
+    def span_logits(self, leaves: LeafStates, start: int, end: int) -> Tensor:
+        """Return label logits (B, C + 1) of one span, the last of no label.
+
+        Rows are merged so that the span becomes a node. A whole sentence of several words has a
+        label.
+        """
+        rows = len(leaves.data)
+        spans = torch.tensor([[start, end]], device=leaves.data.device).expand(rows, -1)
+        cost = leaves.data.new_full((rows,), -torch.inf)
+        merges = self.merge(leaves, (spans[:, :1], spans[:, 1:]), cost)
+        states, nodes = self._compose(leaves, merges)
+        logits: Tensor = self.label(states[(nodes.start == start) & (nodes.end == end)])
+        if start == 0 and 1 < end == leaves.data.shape[1]:
+            logits = logits.index_fill(1, torch.tensor([self.labels], device=logits.device), -1e4)
+        return logits
+
     @torch.no_grad()
     def merge(
         self,

@@ -1,7 +1,8 @@
-"""Brackets of a constituency parser: the log-sum of all trees with each label on one span.
+"""Brackets of a constituency parser: scores of the labels of one span.
 
-The score of a tree is the sum of its labelled spans; read as a log-linear model, exp of it is the
-weight of the tree among all trees (the inside algorithm sums them).
+In a chart parser the score of a tree is the sum of its labelled spans; read as a log-linear model,
+exp of it is the weight of the tree among all trees (the inside algorithm sums them). A parser that
+merges greedily knows one tree: a softmax labels the node that it makes of the span.
 
 B rows   T words   C labels   N spans of a row
 """
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from weft.decode.heads.crf_dp import accumulation_dtype
+from weft.decode.heads.parse import ConstituencyOutput, RecursiveOutput
 from weft.decode.heads.span_constituency import SpanBoundaries, SpanScorer
 
 FORBIDDEN_SCORE = -1e4  # of what a constraint forbids: as good as -inf, and it has a gradient
@@ -58,6 +60,24 @@ def log_partition(weights: Tensor, size: int) -> Tensor:
             own = own + ways.logsumexp(0)
         inside.append(own)
     return inside[size][:, 0]
+
+
+def bracket_logits(output: ConstituencyOutput | RecursiveOutput, start: int, end: int) -> Tensor:
+    """(B, C + 1) logits of the labels of one span, the last of no constituent."""
+    if isinstance(output, RecursiveOutput):
+        return output.head.merger.span_logits(output.leaves, start, end)
+    return bracket_scores(output.head.brackets, output.boundaries, start, end)
+
+
+def bracket_probs(
+    output: ConstituencyOutput | RecursiveOutput, spans: SpanTable
+) -> list[list[float]]:
+    """Return the probability of every label (C + 1) of some spans of one row."""
+    if isinstance(output, RecursiveOutput):
+        return [bracket_logits(output, *span)[0].softmax(0).tolist() for span in spans]
+    shares = bracket_marginals(output.head.brackets, output.boundaries).tolist()
+    table = dict(zip(all_spans(output.boundaries.data.shape[1] - 1), shares, strict=True))
+    return [table[span] for span in spans]
 
 
 def bracket_scores(scorer: SpanScorer, boundaries: SpanBoundaries, start: int, end: int) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.batch import LabelledBatch, Padded, TokenStore, labelled_batch
+from weft.config import section_kinds
 from weft.embed.contextual import Contextual
 from weft.embed.elmo import Elmo
 from weft.encode.cnn import Convolution
@@ -103,7 +104,7 @@ def examine(
         loss=float(loss.detach()) / count,
         norm=math.sqrt(sum(float(g) ** 2 for g in gradients.values())),
         clip=clip,
-        encoder=parts["encoder"]["kind"],
+        encoder="+".join(section_kinds(parts["encoder"])),
         cell=encoder.cell if isinstance(encoder, Recurrent) else "",
         pool=model.traits.pooling,
         direct=_pool_reads_inner_steps(vector_norms(outer[1], states)),

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from weft.batch import LabelledBatch, Padded
 from weft.batch.mlm_collator import MLMLabels
+from weft.config import section_kinds
 from weft.decode.decoders.elmo import BiLM
 from weft.decode.decoders.language_models import BidirectionalLM, FeedForwardLM, RecurrentLM
 from weft.decode.decoders.transformer import TransformerDecoder
 from weft.decode.heads.lm import MASK_ID
 from weft.embed.contextual import TransformerEmbedder
 from weft.encode.rnn import Recurrent
-from weft.encode.transformer import TransformerEncoder
 from weft.model import Model
 from weft.model.compositions import EncoderModel, LanguageModel, MaskedLanguageModel
 from weft.protocols import LanguageModelDecoder
@@ -291,7 +291,7 @@ def _bounded_units(model: Model, traces: list[PredictionTrace]) -> ForwardTrace:
 
 def _network_kind(model: Model) -> str:
     part = "decoder" if model.traits.is_lm else "encoder"
-    return str(model.parts[part]["kind"])
+    return "+".join(section_kinds(model.parts[part]))
 
 
 def memory_cell(model: Model) -> str:
@@ -314,7 +314,7 @@ def memory_cell(model: Model) -> str:
 def _attends(model: Model) -> bool:
     """Return True if attention connects every step with the prediction."""
     if isinstance(model, MaskedLanguageModel):
-        return isinstance(model.encoder, TransformerEncoder) or any(
+        return model.encoder.has_attention or any(
             isinstance(part, TransformerEmbedder) for part in model.embedders
         )
     return isinstance(model.head.decoder, TransformerDecoder)
