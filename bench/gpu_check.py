@@ -546,6 +546,7 @@ V, MEMORY, EOS = 97, 24, 3
 DECODERS: dict[str, Callable[[], Any]] = {
     "transformer": lambda: Seq2SeqTransformerDecoder(V, MEMORY, 64, 2, 2, 128),
     "rnn": lambda: RecurrentDecoder(V, MEMORY, width=32, hidden=40),
+    "bahdanau": lambda: RecurrentDecoder(V, MEMORY, width=32, hidden=40, attention="bahdanau"),
     "cnn": lambda: ConvolutionalDecoder(V, MEMORY, width=32, hidden=40, layers=2),
 }
 SEARCHES = {
