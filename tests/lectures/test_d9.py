@@ -25,10 +25,11 @@ GOLD = [
 ]
 
 
-@pytest.fixture(params=range(11))
+@pytest.fixture(params=range(22))
 def merger(request):
-    torch.manual_seed(request.param)
-    out = GreedyMerger(E, C, H, margin=0.3).eval()
+    torch.manual_seed(request.param // 2)
+    update = ("tree", "max-violation")[request.param % 2]
+    out = GreedyMerger(E, C, H, margin=0.3, update=update).eval()
     for weight in out.parameters():
         torch.nn.init.normal_(weight)
     return out
@@ -82,6 +83,17 @@ def total(made):
     return sum((s for _, s in made.values()), torch.zeros(()))
 
 
+def largest_violation(predicted, right, gold, margin):
+    """Return the largest lead of ŷ over y after the first merges of both, 1 to all."""
+    leads, lead = [torch.zeros(())], torch.zeros(())
+    for ((a, b), (_, ours)), (_, theirs) in zip(predicted.items(), right.values(), strict=True):
+        lead = lead + ours + margin * crosses(a, b, gold) - theirs
+        leads.append(lead)
+    if len(leads) > 1 and predicted.keys() != right.keys():
+        assert max(leads[1:]) >= -1e-6
+    return max(leads[1:], default=leads[0])
+
+
 def slide_loss(merger, states):
     """Return the structured margin and the cross-entropy of the labels, written out."""
     margin, labels = torch.zeros(()), torch.zeros(())
@@ -90,8 +102,11 @@ def slide_loss(merger, states):
         right = greedy(merger, leaves, gold, cost=-np.inf)
         predicted = greedy(merger, leaves, gold, cost=merger.margin)
         wrong = sum(crosses(a, b, gold) for a, b in predicted)
-        margin = margin + total(predicted) + merger.margin * wrong - total(right)
         assert wrong or predicted.keys() == right.keys()
+        if merger.update == "tree":
+            margin = margin + total(predicted) + merger.margin * wrong - total(right)
+        else:
+            margin = margin + largest_violation(predicted, right, gold, merger.margin)
         states_of = {(i, i + 1): leaf for i, leaf in enumerate(leaves)}
         states_of |= {span: p for span, (p, _) in right.items()}
         names = {(a, b): label for label, a, b in gold}
@@ -139,11 +154,12 @@ def test_gradient_is_that_of_the_formula(merger, states):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4, msg=name)
 
 
-def test_loss_is_active_as_long_as_merging_errs(states):
+@pytest.mark.parametrize("update", ["tree", "max-violation"])
+def test_loss_is_active_as_long_as_merging_errs(states, update):
     seen = set()
     for seed in range(11):
         torch.manual_seed(seed)
-        made = GreedyMerger(E, C, H, margin=0.3)
+        made = GreedyMerger(E, C, H, margin=0.3, update=update)
         for weight in made.parameters():
             torch.nn.init.normal_(weight)
         margin, _ = slide_loss(made, states)
@@ -155,9 +171,13 @@ def test_loss_is_active_as_long_as_merging_errs(states):
     assert seen == {True, False}
 
 
-def test_training_leads_to_the_gold_tree():
+@pytest.mark.parametrize("update", ["tree", "max-violation"])
+def test_training_leads_to_the_gold_tree(update):
     torch.manual_seed(5)
-    merger, x = GreedyMerger(E, C, 19), Padded(torch.randn(11, 6, E), torch.full((11,), 6))
+    merger, x = (
+        GreedyMerger(E, C, 19, update=update),
+        Padded(torch.randn(11, 6, E), torch.full((11,), 6)),
+    )
     tree = ((0, 0, 6), (1, 0, 2), (2, 2, 5), (1, 3, 5))
     optimiser = torch.optim.Adam(merger.parameters(), 0.01)
     for _ in range(150):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import hinge_loss, log_loss
 
 from weft.batch import Padded
@@ -15,6 +16,8 @@ from weft.decode.margin_losses import binary_margin_loss, margin_loss
 from weft.tasks.calibration import fit_scale, softmax
 from weft.tasks.classify import Classify, ClassSpace
 from weft.tasks.pair import PairClassify
+from weft.tasks.regress import Regress
+from weft.text.example import Example
 
 N, C, T = 7, 5, 3  # texts, labels, words
 
@@ -164,3 +167,64 @@ def test_scale_stays_finite_if_every_held_out_label_is_right():
     scores = 10 * np.eye(3)[np.arange(30) % 3]
     scale = fit_scale(scores, np.arange(30) % 3)
     assert softmax(scale * scores).max() < 0.999
+
+
+def vectors(rows=N, size=3, seed=11):
+    """Texts with vectors in different units."""
+    draw = np.random.default_rng(seed)
+    table = draw.normal(size=(rows, size)) * [1, 10, 100][:size] + [0, 5, -7][:size]
+    return table, [
+        Example(f"text {i}", tuple(map(repr, row))) for i, row in enumerate(table.tolist())
+    ]
+
+
+def test_vector_regression_sums_the_squared_error_of_standardised_dimensions():
+    table, examples = vectors()
+    task = Regress(dimensions=3)
+    space = task.space(examples)
+    standard = (table - table.mean(0)) / table.std(0)
+    targets = np.stack([task.target(one, space) for one in examples])
+    np.testing.assert_allclose(targets, standard, atol=1e-5)
+    scores = torch.randn(N, 3, generator=torch.Generator().manual_seed(12))
+    loss = task.loss(scores, SimpleNamespace(target=torch.from_numpy(targets)))
+    assert loss.count == N
+    expected = sum(((scores[i].numpy() - standard[i]) ** 2).sum() for i in range(N))
+    assert loss.total.item() == pytest.approx(expected, rel=1e-5)
+    answers = task.answers(scores.numpy(), space)
+    back = scores.double().numpy() * table.std(0) + table.mean(0)
+    np.testing.assert_allclose([answer.value for answer in answers], back, rtol=1e-5)
+
+
+def test_vector_metrics_are_those_of_each_dimension_and_their_mean():
+    table, examples = vectors(rows=31)
+    task = Regress(dimensions=3)
+    space = task.space(examples)
+    targets = np.stack([task.target(one, space) for one in examples])
+    scores = targets + np.random.default_rng(13).normal(size=targets.shape)
+    metric = task.build_metric(space)
+    metric.add(task.predict_targets(scores, space), targets)
+    found = metric.compute(resamples=0)
+    predicted = scores * table.std(0) + table.mean(0)
+    for k in range(3):
+        assert found[f"pearson_{k + 1}"].value == pytest.approx(
+            pearsonr(predicted[:, k], table[:, k])[0], abs=1e-5
+        )
+        assert found[f"spearman_{k + 1}"].value == pytest.approx(
+            spearmanr(predicted[:, k], table[:, k])[0], abs=1e-5
+        )
+        assert found[f"mse_{k + 1}"].value == pytest.approx(
+            ((predicted[:, k] - table[:, k]) ** 2).mean(), rel=1e-4
+        )
+    for name in ("pearson", "spearman", "mse"):
+        mean = np.mean([found[f"{name}_{k}"].value for k in (1, 2, 3)])
+        assert found[name].value == pytest.approx(mean)
+    assert metric.compute(resamples=97)["pearson"].low < found["pearson"].value
+
+
+def test_one_dimension_of_a_vector_is_a_number():
+    _, examples = vectors(rows=17, size=1)
+    plain = [Example(one.text, one.label[0]) for one in examples]
+    one, several = Regress(), Regress()
+    assert one.space(plain) == several.space(examples)
+    assert Regress.infer({}, iter(plain)) == {}
+    assert Regress.infer({}, iter(vectors()[1])) == {"dimensions": 3}

@@ -77,7 +77,12 @@ def test_squared_error_is_in_the_users_unit() -> None:
     assert found[task.metric].value == pytest.approx(np.corrcoef([5, 15, 20], [5, 10, 20])[0, 1])
 
 
-@pytest.mark.parametrize("label", ["good", "nan", "inf", float("inf"), ("1", "2")])
+def test_several_numbers_where_one_is_expected() -> None:
+    found = complaint(lambda: Regress().space(examples("1", ("1", "2"))))
+    assert found.startswith("sts.tsv:2: 2 numbers ['1', '2'] where 1 is expected. Correct the row")
+
+
+@pytest.mark.parametrize("label", ["good", "nan", "inf", float("inf")])
 def test_labels_that_are_no_numbers(label) -> None:
     found = complaint(lambda: Regress().space(examples("1", label)))
     assert found.startswith(f"sts.tsv:2: label {label!r} is not a finite number")

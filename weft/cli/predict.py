@@ -318,6 +318,8 @@ def _line(answer: "Answer") -> str:
     if annotation is None or annotation.kind == "nodes" or _in_passage(answer):
         if isinstance(value, float):
             return _format_number(value)
+        if _is_vector(value):
+            return "\t".join(map(_format_number, value))
         words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
         return f"{words}\t{answer.score:.4f}"
     if annotation.kind == "spans":
@@ -341,6 +343,11 @@ def _in_passage(answer: "Answer") -> bool:
     """Return True if the answer is one span in a passage."""
     annotation = answer.structure
     return annotation is not None and annotation.kind == "answer"
+
+
+def _is_vector(value: object) -> bool:
+    """Return True if an answer is several numbers."""
+    return isinstance(value, tuple) and bool(value) and all(isinstance(x, float) for x in value)
 
 
 def _format_number(value: float) -> str:

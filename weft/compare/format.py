@@ -1,5 +1,7 @@
 """Format numbers for tables, sentences and pages."""
 
+from weft.metrics.value import base_name
+
 # Shown as they are: correlations, errors, counts. Every other metric is a fraction, even one named
 # after a column of the data.
 NON_PERCENT_METRICS = {
@@ -50,7 +52,7 @@ def metric_name(metric: str) -> str:
 
 def is_percent(metric: str) -> bool:
     """Return True if a metric is a fraction, shown as a percentage."""
-    return metric not in NON_PERCENT_METRICS
+    return base_name(metric) not in NON_PERCENT_METRICS
 
 
 def format_metric(value: float | None, metric: str) -> str:

@@ -188,6 +188,8 @@ def answer_score(value: Any, label: Any) -> float:
     """Score one prediction: 1 or 0, Jaccard overlap of sets, negative squared error of numbers."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return -((value - float(label)) ** 2)
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], float):
+        return -float(sum((x - float(y)) ** 2 for x, y in zip(value, label, strict=True)))
     if isinstance(value, (list, tuple)):
         predicted, gold = set(value), set(label if isinstance(label, (list, tuple)) else [label])
         return len(predicted & gold) / max(1, len(predicted | gold))

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import UserError, near_miss
 from weft.predict.predictor import Predictor
+from weft.tasks.regress import VectorScale
 from weft.tasks.task import Answer
 
 NUMBER_TARGET = "number"  # the target of a model that answers with one
@@ -117,12 +118,24 @@ class Target:
 
     def prob(self, answer: Answer) -> float:
         """Return the probability of the target in an answer, or the predicted number."""
-        return answer.scores[self.index] if answer.scores else float(answer.value)
+        if answer.scores:
+            return answer.scores[self.index]
+        value = answer.value
+        return float(value[self.index] if isinstance(value, tuple) else value)
 
 
 def make_target(predictor: Predictor, name: str | None, answer: Answer) -> Target:
     """The target called `name`, or for None what was answered; of several labels the first."""
     labels = predictor.class_labels
+    if isinstance(predictor.space, VectorScale):
+        dimensions = predictor.space.dimensions
+        if name is not None and name not in dimensions:
+            raise UserError(
+                f"This model answers with {len(dimensions)} numbers, so there is no label "
+                f"'{name}' to explain. Name one by its place, 1 to {len(dimensions)}."
+            )
+        index = dimensions.index(name) if name else 0
+        return Target(f"{NUMBER_TARGET} {dimensions[index]}", index, len(dimensions), True)
     if not labels:
         if name not in (None, NUMBER_TARGET):
             raise UserError(

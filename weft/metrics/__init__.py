@@ -2,7 +2,7 @@
 
 from weft.metrics.bootstrap import Spread, bootstrap_interval, paired_bootstrap, summarise_seeds
 from weft.metrics.classify import ClassificationMetric, ClassScores, MultiLabelMetric
-from weft.metrics.regress import RegressionMetric
+from weft.metrics.regress import RegressionMetric, VectorRegressionMetric
 from weft.metrics.value import Metric, MetricValue
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "MultiLabelMetric",
     "RegressionMetric",
     "Spread",
+    "VectorRegressionMetric",
     "bootstrap_interval",
     "paired_bootstrap",
     "summarise_seeds",

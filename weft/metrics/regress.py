@@ -1,12 +1,16 @@
 """Correlation and squared error of predicted numbers.
 
-R resamples   n examples   G distinct values
+R resamples   n examples   G distinct values   K dimensions
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from weft.metrics.bootstrap import draw_resamples, percentile_interval
 from weft.metrics.value import MetricValue
+
+NAMES = ("pearson", "spearman", "mse")
 
 
 class RegressionMetric:
@@ -37,9 +41,8 @@ class RegressionMetric:
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, MetricValue]:
         n = self.n
-        names = ("pearson", "spearman", "mse")
         if not n:
-            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in names}
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in NAMES}
         predicted, gold = np.concatenate(self.pairs, axis=1)
         order = np.lexsort((predicted, gold))  # figures do not depend on the order of adding
         predicted, gold = predicted[order], gold[order]
@@ -50,6 +53,58 @@ class RegressionMetric:
             for b in draw_resamples(ones, resamples, seed)
         ]
         resampled = np.concatenate([*blocks, np.zeros((3, 0))], axis=1)  # (3, R)
+        return {
+            name: percentile_interval(value, row, n, level)
+            for name, value, row in zip(NAMES, values, resampled, strict=True)
+        }
+
+
+class VectorRegressionMetric:
+    """The metrics of RegressionMetric for each dimension of vectors, and their averages first.
+
+    `units` are those of the dimensions. Dimensions are counted from 1: `pearson_1`, `mse_2`.
+    """
+
+    def __init__(self, units: Sequence[float]) -> None:
+        self.units = tuple(units)
+        self.pairs: list[np.ndarray] = []  # each (2, n, K): predicted, gold
+
+    def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
+        assert predicted.shape == gold.shape
+        assert predicted.shape[1:] == (len(self.units),)
+        self.pairs.append(np.stack([predicted, gold]).astype(np.float64))
+
+    def merge(self, other: "VectorRegressionMetric") -> None:
+        assert self.units == other.units
+        self.pairs.extend(other.pairs)
+
+    @property
+    def n(self) -> int:
+        return sum(pair.shape[1] for pair in self.pairs)
+
+    def compute(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, MetricValue]:
+        n, size = self.n, len(self.units)
+        names = [*NAMES, *(f"{name}_{k + 1}" for k in range(size) for name in NAMES)]
+        if not n:
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in names}
+        both = np.concatenate(self.pairs, axis=1)  # (2, n, K)
+        order = np.lexsort(both.transpose(0, 2, 1).reshape(2 * size, n))
+        predicted, gold = both[:, order]
+        ones = np.ones(n, dtype=np.int64)
+
+        def compute_block(block: np.ndarray) -> np.ndarray:
+            """Return the averages, then each dimension (3 + 3K, R)."""
+            rows = [
+                _compute_all(block, predicted[:, k], gold[:, k], unit)
+                for k, unit in enumerate(self.units)
+            ]
+            return np.concatenate([np.mean(rows, axis=0), *rows])
+
+        values = compute_block(ones[None])[:, 0]
+        blocks = [compute_block(b) for b in draw_resamples(ones, resamples, seed)]
+        resampled = np.concatenate([*blocks, np.zeros((len(names), 0))], axis=1)  # (3 + 3K, R)
         return {
             name: percentile_interval(value, row, n, level)
             for name, value, row in zip(names, values, resampled, strict=True)

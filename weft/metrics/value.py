@@ -14,7 +14,13 @@ _LOWER_IS_BETTER = frozenset((
 
 def lower_is_better(name: str) -> bool:
     """Return True if the metric of this name improves as it falls, such as an error rate."""
-    return name in _LOWER_IS_BETTER
+    return base_name(name) in _LOWER_IS_BETTER
+
+
+def base_name(name: str) -> str:
+    """Return the name of a metric without the number of a dimension: mse of mse_2."""
+    base, _, number = name.rpartition("_")
+    return base if base and number.isdecimal() else name
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from weft.jsonio import Json, JsonObject
 from weft.text.example import Example
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from weft.predict.predictor import Input, Predictor
     from weft.protocols import LabelSpace
     from weft.tasks.task import Answer
@@ -110,12 +112,19 @@ def _answers_agree(now: object, value: object, before: np.ndarray, space: "Label
     if isinstance(now, float) and isinstance(value, float):
         scale = abs(value) if space.deviation is None else space.deviation
         return abs(now - value) <= TOLERANCE * max(1.0, scale)
+    if _is_vector(now) and _is_vector(value) and space.deviation is not None:
+        scale = TOLERANCE * max(1.0, space.deviation)
+        return len(now) == len(value) and bool((np.abs(np.subtract(now, value)) <= scale).all())
     if isinstance(now, list):
         if space.threshold is None:
             return False
         return bool((np.abs(before - space.threshold) <= TOLERANCE).any())
     top = np.sort(before)[-2:]
     return len(top) == 2 and bool(top[1] - top[0] <= 2 * TOLERANCE)
+
+
+def _is_vector(value: object) -> "TypeGuard[list[float]]":
+    return isinstance(value, list) and all(isinstance(x, float) for x in value)
 
 
 def _parse_scores(recorded: Json) -> np.ndarray:

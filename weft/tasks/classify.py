@@ -219,7 +219,8 @@ class Classify(Task[ClassSpace]):
     ) -> np.ndarray:
         """Return logits (n, C) whose probabilities are p̄ = Σ w_m p_m, label by label.
 
-        They are log p̄, or log p̄ − log(1 − p̄) of each label if there may be several.
+        They are log p̄, or log p̄ − log(1 − p̄) of each label if there may be several, over the scale
+        that margins have.
         """
         total = np.zeros((len(scores[0]), space.size))
         for own, labels, weight in zip(scores, spaces, weights.tolist(), strict=True):
@@ -228,8 +229,8 @@ class Classify(Task[ClassSpace]):
         total = np.clip(total, SMALLEST_PROB, None)
         if self.multi_label:
             logits: np.ndarray = np.log(total) - np.log(np.clip(1 - total, SMALLEST_PROB, None))
-            return logits
-        return np.log(total)
+            return logits / space.scale
+        return np.log(total) / space.scale
 
     def tune(self, scores: np.ndarray, targets: np.ndarray, space: ClassSpace) -> ClassSpace:
         """Fit the scale of margins and the threshold of several labels on held-out scores.

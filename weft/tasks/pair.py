@@ -59,10 +59,10 @@ class PairClassify(TextPairTask[ClassSpace], Classify):
 
 @register("task", "pair-score")
 class PairScore(TextPairTask[LabelScale], Regress):
-    """One number for two texts: how similar they are, in the user's unit."""
+    """One number for two texts, how similar they are, in the user's unit; or several."""
 
-    def __init__(self, auxiliary: float = 0.0) -> None:
-        super().__init__(auxiliary)
+    def __init__(self, auxiliary: float = 0.0, dimensions: int = 1) -> None:
+        super().__init__(auxiliary, dimensions)
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """Return the example, or raise a UserError without two texts and a number."""

@@ -53,6 +53,14 @@ class Columns:
     requires_pair: bool = False  # a second text must exist
     label_is_text: bool = False  # the label is a target text (seq2seq)
     strict: bool = False  # equally good candidates are an error
+    joined: bool = False  # label and extra labels are one label of several cells
+
+    def split_labels(self, names: Sequence[str]) -> "Columns":
+        """Return the columns with a label A,B,C as three; a column of that name is one."""
+        if not isinstance(self.label, str) or "," not in self.label or self.label in names:
+            return self
+        first, *others = (part.strip() for part in self.label.split(","))
+        return replace(self, label=first, extra_labels=(*others, *self.extra_labels), joined=True)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ class TableLayout:
     answer_start: int | None = None  # character offset of the answer
     answers_in_text: bool = False  # labels are answers in the second text
     guessed: bool = False  # the header was inferred from the rows below it
+    joined: bool = False  # label and extra labels are one label of several cells
 
     @property
     def width(self) -> int:
@@ -85,6 +94,9 @@ class TableLayout:
         fields, more = (
             tuple(self.names[i] for i in some) for some in (self.fields, self.extra_labels)
         )
+        if self.joined:
+            others = more if self.header else tuple(map(str, self.extra_labels))
+            label, more = ",".join((str(label), *others)), ()
         return Columns(text, label, fields=fields, extra_labels=more, text_pair=other)
 
     def describe(self) -> str:
@@ -96,8 +108,11 @@ class TableLayout:
         if self.fields:
             parts.insert(0, "record: " + ", ".join(repr(self.names[i]) for i in self.fields))
         if self.extra_labels:
-            others = ", ".join(repr(self.names[i]) for i in self.extra_labels)
-            parts.append(f"more references: {others}")
+            others = ", ".join(repr(self.names[i] or i) for i in self.extra_labels)
+            if self.joined:
+                parts[-1] += f", {others}"
+            else:
+                parts.append(f"more references: {others}")
         if self.label is None:
             parts.append("label: none")
         used = {
@@ -144,6 +159,7 @@ def layout_from_names(
     header: bool = True,
 ) -> TableLayout:
     """Detect the layout of rows under given column names (all "" without a header)."""
+    requested = requested.split_labels(names)
     columns = list(zip(*body, strict=True)) if body else [()] * len(names)
     text = _resolve_column(requested.text, names, file, "text")
     label = (
@@ -197,6 +213,7 @@ def layout_from_names(
     return TableLayout(
         text, label, identity, names, header,
         extra_labels=others, other=other, answer_start=start, answers_in_text=within,
+        joined=requested.joined,
     )  # fmt: skip
 
 
@@ -331,6 +348,7 @@ def _unknown_column(requested: str, names: tuple[str, ...], file: str, role: str
 
 def _is_header(rows: Rows, requested: Columns) -> bool:
     first = [cell.strip() for cell in rows[0]]
+    requested = requested.split_labels(first)
     options = (
         requested.text,
         requested.label,

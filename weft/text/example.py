@@ -134,9 +134,9 @@ def parse_label(value: object) -> Label:
         return value
     if (answers := parse_answers(value)) is not None:
         return answers
-    if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
+    if isinstance(value, list) and all(isinstance(item, (str, int, float)) for item in value):
         return tuple(str(parse_label(item)) for item in value)
-    raise UserError(f"the label must be a text, a number or a list of texts, found {value!r:.40}.")
+    raise UserError(f"the label must be a text, a number or a list of either, found {value!r:.40}.")
 
 
 def parse_answers(value: object) -> GoldAnswers | None:

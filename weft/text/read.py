@@ -298,7 +298,7 @@ def _read_json_rows(source: LineSource, options: _ReadOptions, keys: Keys) -> It
                 label = parse_label(label)
                 if keys.extra_labels:
                     label = add_references(
-                        label, [to_cell(row.get(key)) for key in keys.extra_labels]
+                        label, [to_cell(row.get(key)) for key in keys.extra_labels], keys.joined
                     )
                 label = locate_answers(label, other, start, keys.answers_in_text)
             except UserError as error:
@@ -402,7 +402,8 @@ def _table_examples(
             if separator is not None:
                 label = tuple(label.split(separator)) if label else ()
         if layout.extra_labels:
-            label = add_references(label, [cells[i] for i in layout.extra_labels])
+            others = [cells[i] for i in layout.extra_labels]
+            label = add_references(label, others, layout.joined)
         name = cells[id_at] if id_at is not None else ""
         if ids.is_repeated(name, number):
             continue

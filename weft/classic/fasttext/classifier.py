@@ -302,7 +302,7 @@ def _training_targets(targets: np.ndarray, task: AnyTask, space: LabelSpace) -> 
     smoothing = float(task.smoothing)
     labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
     if isinstance(space, LabelScale):
-        numbers = np.ascontiguousarray(targets, np.float32).reshape(-1, 1)
+        numbers = np.ascontiguousarray(targets, np.float32).reshape(len(targets), -1)
         return TrainingTargets(SQUARES, labels, numbers, 0.0)
     if task.multi_label:
         return TrainingTargets(

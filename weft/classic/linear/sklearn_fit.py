@@ -112,13 +112,13 @@ def fit_sets(
 def fit_number(
     rows: "csr_matrix", targets: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[Weights]:
-    """Fit ridge regression on one number at each strength."""
+    """Fit ridge regression on one number, or several, at each strength."""
     from sklearn.linear_model import Ridge
 
     rows = rows.astype(np.float64)
     for strength in strengths:
         model = Ridge(alpha=1 / strength).fit(rows, targets)
-        yield model.coef_.reshape(-1, 1), np.array([model.intercept_])
+        yield np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
 
 
 def _make(

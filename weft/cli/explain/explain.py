@@ -240,7 +240,8 @@ def _show_answer(console: "Console", one: "Explanation", wrong: "Example | None"
 
     value = one.answer.value
     line = Text(_plain(value) if value != "" else "no answer", style="bold")
-    if not isinstance(value, float):
+    is_vector = isinstance(value, tuple) and bool(value) and isinstance(value[0], float)
+    if not isinstance(value, float) and not is_vector:
         line.append(f"  {one.answer.score:.3f}", style="not bold")
     if wrong is not None:
         line.append(f"  labelled {_plain(wrong.label)}", style="not bold red")
@@ -256,7 +257,7 @@ def _plain(label: object) -> str:
 
     if isinstance(label, GoldAnswers):
         return " | ".join(dict.fromkeys(label.texts)) or "no answer"
-    return ", ".join(label) if isinstance(label, tuple) else str(label)
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _show_words(console: "Console", one: "Explanation") -> None:

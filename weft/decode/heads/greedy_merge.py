@@ -10,6 +10,7 @@ K gold spans of the largest row   N nodes of all trees   n some of them
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from weft.errors import UserError
 from weft.protocols import WeightMatrices
 
 ABSENT = -1  # the cell of a merge that a shorter row does not have
+Update = Literal["max-violation", "tree"]
 IGNORED = -100  # label of a node that costs nothing
 
 
@@ -50,7 +52,9 @@ class GreedyMerger(nn.Module, WeightMatrices):
     """p = tanh(W [c₁; c₂] + b), score u · p, label softmax(V p + v), the last label being none.
 
     A leaf is tanh of its state, as in 'tree-rnn'; with `hidden` other than that state's width, of a
-    projection of it. A wrong node of the predicted tree costs `margin` (κ in the paper).
+    projection of it. A wrong node of the predicted tree costs `margin` (κ in the paper). `update`
+    compares whole trees, as in the paper ("tree"), or up to the merge where the violation is
+    largest ("max-violation", Huang et al. 2012).
     """
 
     def __init__(
@@ -60,13 +64,14 @@ class GreedyMerger(nn.Module, WeightMatrices):
         hidden: int = 0,
         margin: float = 0.1,
         dropout: float = 0.0,
+        update: Update = "max-violation",
     ):
         super().__init__()
         hidden = hidden or input_size
         check_sizes("head 'recursive'", dropout, hidden=hidden)
         if margin <= 0:
             raise UserError(f"head 'recursive': 'margin' should be above 0, got {margin}.")
-        self.margin, self.labels = margin, outputs
+        self.margin, self.labels, self.update = margin, outputs, update
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(input_size, hidden) if hidden != input_size else None
         self.weight = nn.Parameter(torch.empty(hidden, 2 * hidden))
@@ -95,10 +100,9 @@ class GreedyMerger(nn.Module, WeightMatrices):
         """Return the summed losses of structure and labels, and the rows.
 
         The structure's is s(ŷ) + κ · wrong nodes of ŷ − s(y); the predicted tree ŷ is searched with
-        κ added to the score of every wrong node, the gold tree y without wrong ones. If ŷ has no
-        wrong node, it is y. Greedy search may miss the best tree and so fall below 0: a hinge there
-        would stop learning while merging still errs. The search needs no gradient: the nodes of
-        both trees are computed again, with gradient.
+        κ added to the score of every wrong node, the gold tree y without wrong ones, and without
+        such nodes ŷ is y. The search needs no gradient: the nodes of both trees are computed again,
+        with gradient.
         """
         rows = len(gold)
         real = gold[:, :, 1] >= 0  # (B, K)
@@ -108,20 +112,22 @@ class GreedyMerger(nn.Module, WeightMatrices):
         cost[rows:] = -torch.inf
         doubled = LeafStates(leaves.data.repeat(2, 1, 1), leaves.lengths.repeat(2))
         merges = self.merge(doubled, both, cost)
-        wrong = _crosses(merges.start[:rows], merges.end[:rows], start, end).sum(1)  # (B,)
+        wrong = _crosses(merges.start[:rows], merges.end[:rows], start, end)  # (B, M)
         with torch.autocast(leaves.data.device.type, enabled=False):
             states, nodes = self._compose(doubled, merges)  # (N, H)
-            inner = nodes.end - nodes.start > 1
-            totals = states.new_zeros(2 * rows).index_add(
-                0, nodes.row[inner], self.score(states[inner])[:, 0]
+            scores = states.new_zeros(merges.start.shape)  # (R, M)
+            scores = scores.index_put(
+                nodes.merge, self.score(states[nodes.end - nodes.start > 1])[:, 0]
             )
-            margins = totals[:rows] + self.margin * wrong - totals[rows:]
+            violation = _violations(
+                scores[:rows] + self.margin * wrong - scores[rows:], self.update
+            )
             own = nodes.row >= rows
             labels = _gold_labels(nodes, gold, own, self.labels)  # (n,)
             label_loss = F.cross_entropy(
                 self.label(states[own]), labels, reduction="sum", ignore_index=IGNORED
             )
-        return margins.sum() + label_loss, rows
+        return violation.sum() + label_loss, rows
 
     @torch.no_grad()
     def decode(self, leaves: LeafStates) -> list[BestTree]:
@@ -244,6 +250,7 @@ class TreeNodes:
     end: Tensor  # (N,)
     keys: np.ndarray  # (N,) increasing: row, end and start in one number
     step: Tensor  # (N,) place in a padded batch of trees, on the host
+    merge: tuple[Tensor, Tensor]  # row and number of the merge that made each inner node
     parents: Tensor  # (R, T') step of each node's parent, -1 at roots, on the host
 
 
@@ -257,6 +264,17 @@ def _stack_merges(
     start, split, end, states, active = (torch.stack(each, 1) for each in zip(*found, strict=True))
     start, split, end = (each.masked_fill(~active, ABSENT) for each in (start, split, end))
     return Merges(start, split, end, states)
+
+
+def _violations(gaps: Tensor, update: Update) -> Tensor:
+    """Return the violation of the margin (B,), of what each merge (B, M) of ŷ has above that of y.
+
+    Greedy search may miss the best tree, so the sum over all merges can be below 0 while ŷ errs.
+    After the first wrong merge it never is: the largest sum over the first merges is at least 0.
+    """
+    if update == "tree" or not gaps.shape[1]:
+        return gaps.sum(1)
+    return gaps.cumsum(1).amax(1)
 
 
 def _crosses(start: Tensor, end: Tensor, gold_start: Tensor, gold_end: Tensor) -> Tensor:
@@ -296,11 +314,15 @@ def _list_nodes(merges: Merges, lengths: Tensor) -> TreeNodes:
     step = rows * wide + np.arange(len(keys)) - first[rows]
     parents = np.full(len(words) * wide, ABSENT)
     parents[step] = np.where(above < 0, ABSENT, above - first[rows])
+    order = np.argsort(inner)
+    made = (torch.from_numpy(row[order]).to(device), torch.from_numpy(merged[order]).to(device))
     node_row, node_start, node_end = torch.from_numpy(np.stack([rows, base - 1 - back, ends])).to(
         device
     )
     parent_steps = torch.from_numpy(parents.reshape(-1, wide))
-    return TreeNodes(node_row, node_start, node_end, keys, torch.from_numpy(step), parent_steps)
+    return TreeNodes(
+        node_row, node_start, node_end, keys, torch.from_numpy(step), made, parent_steps
+    )
 
 
 def _gold_labels(nodes: TreeNodes, gold: Tensor, own: Tensor, labels: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.decode.heads.averaging import ArcProbs, SpanScores
 from weft.decode.heads.biaffine import IGNORED, ArcOutput, BiaffineScorer, TreeSearch
-from weft.decode.heads.greedy_merge import GreedyMerger, LeafStates
+from weft.decode.heads.greedy_merge import GreedyMerger, LeafStates, Update
 from weft.decode.heads.span_constituency import (
     UNSEEN_LABEL,
     BestTree,
@@ -234,7 +234,8 @@ class RecursiveHead(nn.Module, Head):
 
     A recursive network scores and labels each pair that could be merged; the best is, until one
     node is left. `margin` is what a wrong node costs in training, `hidden` the width of a node, 0
-    for that of a state.
+    for that of a state. `update` "tree" compares whole trees, as in the paper; "max-violation" only
+    up to the merge where the margin is violated most (Huang et al. 2012).
     """
 
     task = "constituency"
@@ -249,11 +250,12 @@ class RecursiveHead(nn.Module, Head):
         hidden: int = 0,
         margin: float = 0.1,
         dropout: float = 0.0,
+        update: Update = "max-violation",
     ):
         super().__init__()
         _check_task(outputs, "recursive", "constituency")
         self.labels = len(outputs[0][0])
-        self.merger = GreedyMerger(input_size, self.labels, hidden, margin, dropout)
+        self.merger = GreedyMerger(input_size, self.labels, hidden, margin, dropout, update)
         self.tags = TagHead(input_size, outputs[1:], dropout)
 
     def forward(self, states: Padded) -> RecursiveOutput:

@@ -62,17 +62,16 @@ class Prediction:
         return self.value, self.label
 
     @property
-    def numbers(self) -> tuple[float, float]:
-        """The gold and the predicted number."""
-        assert isinstance(self.label, float)
-        assert isinstance(self.value, (int, float))
-        return self.label, self.value
+    def numbers(self) -> tuple[float, ...]:
+        """The gold and the predicted number; of a vector, those of each of its numbers."""
+        gold = self.label if isinstance(self.label, tuple) else (self.label,)
+        predicted = self.value if isinstance(self.value, tuple) else (self.value,)
+        return tuple(float(x) for pair in zip(gold, predicted, strict=True) for x in pair)  # type: ignore[arg-type]  # numbers
 
     @property
     def absolute_error(self) -> float:
-        """The distance of a predicted number from gold."""
-        gold, predicted = self.numbers
-        return abs(predicted - gold)
+        """The distance of a predicted number or vector from gold."""
+        return math.dist(self.numbers[::2], self.numbers[1::2])
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,8 @@ def prediction_kind(value: object) -> Kind:
     if isinstance(value, Annotation):
         return cast(Kind, value.kind)
     if isinstance(value, (tuple, list)):
-        return "sets"
+        vector = bool(value) and all(isinstance(x, float) for x in value)
+        return "numbers" if vector else "sets"
     return "classes" if isinstance(value, str) else "numbers"
 
 
@@ -333,6 +333,8 @@ def _parse(line: bytes) -> Prediction:
         text_pair = (row["text"], row["other"]) if "other" in row else None
         return Prediction(row["text"], label, value, float(row["score"]), text_pair)
     match prediction_kind(value):
+        case "numbers" if isinstance(value, list):
+            value, label = tuple(value), tuple(map(float, label))
         case "numbers":
             label = float(label)
         case "sets":

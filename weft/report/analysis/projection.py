@@ -210,7 +210,8 @@ def _assign_groups(
 ) -> tuple[list[int], list[LegendEntry]]:
     """Return the colour index of each text, and the legend; the last colour is for other labels."""
     if kind == "numbers":
-        return _assign_ranges(np.array([one.label for one in predictions]))
+        # Vectors by the mean of their numbers.
+        return _assign_ranges(np.array([np.mean(one.numbers[::2]) for one in predictions]))
     names = [_label_name(one.label) for one in predictions]
     counts, errors = Counter(names), Counter(n for n, bad in zip(names, wrong, strict=True) if bad)
     chosen = sorted(counts, key=lambda name: (-errors[name], -counts[name], name))[:N_COLOURS]
@@ -247,7 +248,7 @@ def _label_name(label: object) -> str:
 
 def _format_value(value: object) -> str:
     if isinstance(value, tuple):
-        return ", ".join(value) or "none"
+        return ", ".join(map(_format_value, value)) or "none"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -263,7 +264,7 @@ def _script_data(
         "labels": [_format_value(s.label) for s in predictions],
         "answers": [_format_value(s.value) for s in predictions],
         "scores": [
-            round(s.score, 3) if answered and not isinstance(s.value, float) else None
+            round(s.score, 3) if answered and prediction_kind(s.value) != "numbers" else None
             for s in predictions
         ],
         "layouts": {method: points.ravel().tolist() for method, points in layouts.items()},

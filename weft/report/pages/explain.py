@@ -291,6 +291,8 @@ def _describe_answer(one: Explanation) -> str:
         return f"this ({100 * one.answer.score:.0f} % per word)"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, tuple) and value and isinstance(value[0], float):
+        return ", ".join(f"{number:.4g}" for number in value)
     if one.answer.tokens or value == "":  # generated text
         text = f"“{_truncate(value)}”" if value else "an empty text"
         return f"{text} ({100 * one.answer.score:.0f} %)"

@@ -33,6 +33,7 @@ class Keys:
     other: str | None = None
     answer_start: str | None = None
     answers_in_text: bool = False
+    joined: bool = False
 
     @classmethod
     def from_layout(cls, layout: TableLayout) -> "Keys":
@@ -46,7 +47,15 @@ class Keys:
             tuple(names[i] for i in columns) for columns in (layout.fields, layout.extra_labels)
         )
         return cls(
-            names[layout.text], label, identity, fields, more, other, start, layout.answers_in_text
+            names[layout.text],
+            label,
+            identity,
+            fields,
+            more,
+            other,
+            start,
+            layout.answers_in_text,
+            layout.joined,
         )
 
     @property
@@ -101,8 +110,11 @@ def locate_answers(
     return label
 
 
-def add_references(label: Label, others: Sequence[str]) -> Label:
-    """Return a label with further references."""
+def add_references(label: Label, others: Sequence[str], joined: bool = False) -> Label:
+    """Return a label with further references; if `joined`, as one of several cells."""
+    if joined:
+        cells = ("" if label is None else str(label), *others)
+        return cells if any(cell.strip() for cell in cells) else None
     first = label if isinstance(label, tuple) else () if label in (None, "") else (str(label),)
     kept = tuple(text for text in (*first, *others) if text.strip())
     return kept or None

@@ -92,7 +92,7 @@ def _read_rows(
                     label = parse_label(row[label_name]) if label_name is not None else None
                     if keys.extra_labels:
                         label = add_references(
-                            label, [_to_cell(row[key]) for key in keys.extra_labels]
+                            label, [_to_cell(row[key]) for key in keys.extra_labels], keys.joined
                         )
                     start = None if keys.answer_start is None else row.get(keys.answer_start)
                     other = second_text(row, keys.other)
