@@ -113,3 +113,16 @@ def test_reloaded_model_has_the_metrics_of_training(tmp_path):
     found = evaluate(load(tmp_path / "run"), read(file)).compute(resamples=0)
     for name, figure in out.figures["dev"].items():
         assert found[name].value == pytest.approx(figure.value, abs=1e-5)
+
+
+def test_ensemble_averages_vectors(tmp_path):
+    file = tsv(tmp_path / "train.tsv")
+    for seed in (1, 2):
+        values = {
+            "data.train": file, "data.label": "mood,price", "task.kind": "regress",
+            "train.seed": seed, **NETWORK,
+        }  # fmt: skip
+        weft.train(recipe("bag").with_values(values, "test"), tmp_path / f"{seed}", quiet=True)
+    ok("ensemble", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "both")
+    answers = [load(tmp_path / name)(["red old"])[0].value for name in ("1", "2", "both")]
+    np.testing.assert_allclose(np.mean(answers[:2], axis=0), answers[2], rtol=1e-5)

@@ -40,6 +40,7 @@ def test_the_registry_finds_it_and_fills_in_its_options() -> None:
         "multi_label": "False",
         "label_smoothing": "0.0",
         "auxiliary": "0.0",
+        "loss": "'cross-entropy'",
     }
 
 

@@ -22,6 +22,7 @@ from weft.protocols import Engine, InputKind, LabelSpace, Section
 from weft.registry import fits
 from weft.runtime import Runtime
 from weft.tasks.annotation import Decoded
+from weft.tasks.regress import VectorScale
 from weft.tasks.task import AnyTask
 
 SCORED_TEXTS = 512  # texts whose distributions are in memory at a time
@@ -270,7 +271,10 @@ def describe_difference(space: LabelSpace, first: LabelSpace) -> str:
                 f"its vocabulary of {len(tokens):,} tokens is not the other's of "
                 f"{len(others_tokens):,}; train them with the same tokenizer"
             )
-    ignored = ("entries", "names", "tokenizer", "threshold", "scale", "mean", "deviation")
+    if isinstance(space, VectorScale) and space.size != first.size:
+        return f"it predicts {space.size} numbers, the other {first.size}"
+    ignored = {"entries", "names", "tokenizer", "threshold", "scale"}
+    ignored |= {"mean", "means", "deviation", "deviations"}
     for key in (*mine, *others):
         if key not in ignored and mine.get(key) != others.get(key):
             return f"its {key} is {mine.get(key)!r}, the other's {others.get(key)!r}"
