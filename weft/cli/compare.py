@@ -55,6 +55,12 @@ def compare(
     ] = 0,
     minutes: Annotated[float, typer.Option(help="Time limit in minutes; 0 for none.")] = 30,
     workers: Annotated[int, typer.Option(help="Parallel runs; 0: as many as fit.")] = 0,
+    ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="Also rank ensembles: the best recipe's seeds, and the best recipes."
+        ),
+    ] = False,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     overwrite: options.Overwrite = False,
@@ -85,6 +91,7 @@ def compare(
             folds=folds,
             minutes=minutes,
             workers=workers,
+            ensemble=ensemble,
             changes=changes | overrides(sets),
             device=device,
             overwrite=overwrite,

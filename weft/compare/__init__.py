@@ -29,6 +29,7 @@ class _Verb(ModuleType):
         folds: int = 0,
         minutes: float = 30.0,
         workers: int = 0,
+        ensemble: bool = False,
         changes: Mapping[str, Any] = {},
         device: str = "auto",
         overwrite: bool = False,
@@ -41,12 +42,14 @@ class _Verb(ModuleType):
         becomes a row with its error. `minutes` limits everything; recipes that do not fit are
         listed as "not enough time". With `pretrained`, a checkpoint, the recipes that fine-tune it
         are compared, too. `metric` is used for ranking and early stopping; default: the task's
-        own. Parts from outside Weft are imported only from packages in `trust`.
+        own. With `ensemble`, ensembles of the best recipe's seeds and of the best recipes are
+        ranked, too. Parts from outside Weft are imported only from packages in `trust`.
         """
         rows: list[Row] = importlib.import_module("weft.report.compare").compare(
             files, output, dev=dev, task=task, recipes=recipes, pretrained=pretrained,
             metric=metric, seeds=seeds, folds=folds, minutes=minutes, workers=workers,
-            changes=changes, device=device, overwrite=overwrite, quiet=quiet, trust=trust,
+            ensemble=ensemble, changes=changes, device=device, overwrite=overwrite, quiet=quiet,
+            trust=trust,
         )  # fmt: skip
         return rows
 

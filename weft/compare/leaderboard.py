@@ -66,6 +66,10 @@ class Row:
     completed: tuple[float, ...] = ()  # fraction of the epochs of each counted trial
     short: str = ""  # the reason, if no run finished in time
     baseline: bool = False  # the majority baseline, not a recipe
+    gain: float | None = None  # of an ensemble over the best recipe, with its paired 95 % interval
+    gain_low: float | None = None
+    gain_high: float | None = None
+    gain_over: str = ""  # that recipe
 
     def __repr__(self) -> str:
         if self.quality is None:
@@ -322,7 +326,7 @@ def secondary_metric(rows: Sequence[Row]) -> str:
 
 def build_notes(rows: Sequence[Row]) -> list[str]:
     """Return notes on the table: collapsed, shortened, undertrained and missing runs."""
-    out = []
+    out = [describe_gain(row) for row in sort_rows(rows) if row.gain is not None]
     for row in sort_rows(rows):
         n = len(row.values)
         if row.collapsed:
@@ -343,6 +347,18 @@ def build_notes(rows: Sequence[Row]) -> list[str]:
                 "rest."
             )
     return out
+
+
+def describe_gain(row: Row) -> str:
+    """Describe the gain of an ensemble over the best recipe, with its paired interval."""
+    low, value, high = (
+        ("+" if (number or 0.0) >= 0 else "−") + format_metric(abs(number or 0.0), row.metric)
+        for number in (row.gain_low, row.gain, row.gain_high)
+    )
+    return (
+        f"{row.recipe}: {metric_name(row.metric)} {value} over {row.gain_over} "
+        f"(95 % interval {low} to {high}, paired over the test texts)."
+    )
 
 
 def describe_row_collapses(row: Row) -> str:

@@ -111,7 +111,7 @@ def build_command(
     """Return the command line that reproduces the comparison; empty options are omitted."""
     words = ["weft", "compare", *map(str, files), "-o", str(output)]
     for option, value in options.items():
-        words += [option, str(value)] if value else []
+        words += [option] if value is True else [option, str(value)] if value else []
     for key, value in changes.items():
         words += ["--set", f"{key}={configuration.to_toml(value)}"]
     return words

@@ -13,6 +13,7 @@ import numpy as np
 from weft.compare.budget import START_UP_SECONDS
 from weft.compare.dataset_stats import DatasetStats
 from weft.compare.format import format_duration
+from weft.compare.gain import paired_gain
 from weft.compare.leaderboard import CLASS_METRICS, Row, sort_rows, summarise_trials
 from weft.compare.plan import Plan
 from weft.compare.scheduler import TrialScheduler, time_model
@@ -25,9 +26,17 @@ TrialResults = list[tuple[Trial, Result]]
 
 
 def rank(
-    scheduler: TrialScheduler, plan: Plan, names: Sequence[str], device: str, stats: DatasetStats
+    scheduler: TrialScheduler,
+    plan: Plan,
+    names: Sequence[str],
+    device: str,
+    stats: DatasetStats,
+    ensembles: Sequence[str] = (),
 ) -> tuple[list[Row], TrialResults]:
-    """Return one row per recipe, best first, and the trials behind the rows."""
+    """Return one row per recipe, best first, and the trials behind the rows.
+
+    Of `names`, the `ensembles` get their gain over the best recipe.
+    """
     by_recipe = {
         name: _drop_incomplete_seeds(scheduler.results.get(name, []), plan.split_spec.folds)
         for name in names
@@ -47,9 +56,31 @@ def rank(
         trials = {name: [trial for trial, _ in by_recipe[name]] for name in ranked}
         p_by_recipe = p_values(trials, ranked[0], rows[0].metric)
         rows = [dataclasses.replace(r, p=p_by_recipe.get(r.recipe)) for r in rows]
+    rows = _with_gains(rows, ensembles, by_recipe)
     if ranked and (baseline := build_majority_row(stats, by_recipe[ranked[0]], rows[0].metric)):
         rows = sort_rows([*rows, baseline])
     return rows, [pair for name in names if name in ranked for pair in by_recipe[name]]
+
+
+def _with_gains(
+    rows: list[Row], ensembles: Sequence[str], by_recipe: dict[str, TrialResults]
+) -> list[Row]:
+    """Add the gain of each ensemble over the best recipe that is none."""
+    single = next((r for r in rows if r.status == "ranked" and r.recipe not in ensembles), None)
+    if single is None:
+        return rows
+    out = []
+    for row in rows:
+        if row.recipe in ensembles and row.status == "ranked" and row.quality is not None:
+            ours, theirs = ([t for t, _ in by_recipe[r.recipe]] for r in (row, single))
+            gain = paired_gain(ours, theirs, row.metric, row.quality)
+            if gain is not None:
+                row = dataclasses.replace(
+                    row, gain=gain.value, gain_low=gain.low, gain_high=gain.high,
+                    gain_over=single.recipe,
+                )  # fmt: skip
+        out.append(row)
+    return out
 
 
 def build_majority_row(stats: DatasetStats, pairs: TrialResults, metric: str) -> Row | None:

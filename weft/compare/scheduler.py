@@ -182,11 +182,11 @@ class TrialScheduler:
                 trial.recipe, self.estimated_seconds.get(trial.recipe, 0.0)
             )
             ahead = sum(other.recipe == trial.recipe for other in waiting)
-            return (0, cost) if cost * ahead <= fair else (2, -self._dev_score(trial.recipe))
+            return (0, cost) if cost * ahead <= fair else (2, -self.dev_score(trial.recipe))
 
         return min(candidates, key=key, default=None)
 
-    def _dev_score(self, recipe: str) -> float:
+    def dev_score(self, recipe: str) -> float:
         """Return the mean dev metric of a recipe, negated if lower is better; -inf if unknown."""
         sign = {True: 1.0, False: -1.0}
         values = [(r.dev, sign[r.higher_is_better]) for _, r in self.results.get(recipe, ())]
@@ -322,6 +322,31 @@ def time_model(
     if timing is None:
         raise UserError(_failure_reason(trial, RunningTrial(trial, process, errors, 0, 0.0)))
     return timing
+
+
+def join_models(
+    trial: Trial, members: Sequence[Trial], device: str, limit: float | None = None
+) -> Result | None:
+    """Evaluate the ensemble of finished trials in a separate process, unless that was done before.
+
+    Return None after `limit` seconds.
+    """
+    result = trial.load_result()
+    if result is not None:
+        return result
+    folders = [str(member.folder / "model") for member in members]
+    job = {"what": "join", "trial": trial.to_json(), "device": device, "members": folders}
+    process, errors = _launch(job, 0)
+    try:
+        process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _kill(process)
+    result = trial.load_result() if process.returncode == 0 else None
+    if result is None:
+        raise UserError(_failure_reason(trial, RunningTrial(trial, process, errors, 0, 0.0)))
+    return result
 
 
 def _launch(job: Mapping[str, object], threads: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:

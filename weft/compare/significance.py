@@ -43,6 +43,12 @@ def p_values(
     }
 
 
+def label_counts(runs: Sequence[Sequence[Trial]]) -> list[np.ndarray]:
+    """Return the (n, 2C) label counts of each recipe's trials, over the labels of all of them."""
+    labels = _all_labels({str(i): trials for i, trials in enumerate(runs)})
+    return [count_per_text(trials, "macro_f1", labels) for trials in runs]
+
+
 def _all_labels(trials: Mapping[str, Sequence[Trial]]) -> list[str]:
     """Return every label that occurs in gold or predictions, sorted."""
     labels = (
@@ -59,7 +65,7 @@ def _p_values_of_generation(
     trials: Mapping[str, Sequence[Trial]], best: str, metric: str
 ) -> dict[str, float]:
     """Return p-values for generation, with the corpus metric recomputed from resampled counts."""
-    by_recipe = {name: _sentence_counts(these, metric) for name, these in trials.items()}
+    by_recipe = {name: sentence_counts(these, metric) for name, these in trials.items()}
     first = by_recipe.pop(best)
     return {
         name: compare_paired(other, first, metric, RESAMPLES).p
@@ -68,7 +74,7 @@ def _p_values_of_generation(
     }
 
 
-def _sentence_counts(trials: Sequence[Trial], metric: str) -> SentenceMetric | None:
+def sentence_counts(trials: Sequence[Trial], metric: str) -> SentenceMetric | None:
     """Return the counts of each test text, averaged over seeds, fold after fold."""
     by_fold: dict[int, list[list[SavedAnswer]]] = {}
     for trial in trials:
@@ -146,10 +152,10 @@ def paired_ratios(a: np.ndarray, b: np.ndarray, resamples: int = RESAMPLES, seed
 
 def paired_macro_f1(a: np.ndarray, b: np.ndarray, resamples: int = 2000, seed: int = 0) -> float:
     """Return the two-sided p-value of a macro-F1 difference, from (n, 2C) counts."""
-    return _paired_p_value(a, b, _macro_f1, resamples, seed)
+    return _paired_p_value(a, b, macro_f1, resamples, seed)
 
 
-def _macro_f1(sums: np.ndarray) -> np.ndarray:
+def macro_f1(sums: np.ndarray) -> np.ndarray:
     """Return (R,) mean F1 over the labels that occur, from (R, 2C) counts."""
     correct, total = np.split(sums, 2, axis=1)
     occurs = total > 0

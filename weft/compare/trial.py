@@ -6,10 +6,11 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.compare.sentence_scores import UNITS, label_names
 from weft.config import Config, from_sections
@@ -34,6 +35,9 @@ from weft.tasks.annotation import Annotation
 from weft.tasks.task import AnyTask
 from weft.text.example import Example
 from weft.train.logger import PROGRESS_FILE
+
+if TYPE_CHECKING:
+    from weft.run import RunResult
 
 RESULT, TIMING, ERROR = "result.json", "timing.json", "error.txt"
 TRIAL_FILES = (
@@ -218,6 +222,20 @@ class Trial:
         data = Data(**resolve_config(config)["data"])
         splits = self.split_spec.splits(data, self.fold)
         outcome = run.train(config, self.folder, splits=splits, device=device, quiet=True)
+        return self._write_result(outcome)
+
+    def join(self, members: Sequence[Path], device: str) -> Result:
+        """Evaluate the ensemble of other trials' models, and write the result last."""
+        from weft.run.ensemble import join_runs
+
+        clear_folder(self.folder)
+        data = Data(**resolve_config(self.config)["data"])
+        splits = self.split_spec.splits(data, self.fold)
+        outcome = join_runs(self.config, self.folder, members, splits=splits, device=device)
+        return self._write_result(outcome)
+
+    def _write_result(self, outcome: "RunResult") -> Result:
+        """Write and return the result of a run in the trial's folder."""
         if "test" not in outcome.figures:
             raise UserError("No test examples to compare on.")
         task, record = outcome.predictor.task, outcome.record
@@ -256,7 +274,7 @@ class Trial:
         higher = not lower_is_better(task.metric)
         reason = not_above_baseline(pairs, task.metric, higher, value, "test")
         # Generation learns slowly, and may start from a good checkpoint.
-        return reason or ("" if self.writes else loss_never_decreased(record))
+        return reason or ("" if self.writes or record["members"] else loss_never_decreased(record))
 
     def measure_latency(self, device: str, seconds: float) -> Timing:
         """Load the saved model as a user would, and time it on the test texts."""

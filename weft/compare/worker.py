@@ -1,4 +1,4 @@
-"""A worker process of a comparison: train one trial, or time one model.
+"""A worker process of a comparison: train one trial, join models, or time one model.
 
 python -m weft.compare.worker < JOB, where JOB is the JSON written by `weft.compare.scheduler`.
 """
@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 
 from weft.compare.trial import ERROR, Trial
 from weft.errors import UserError
@@ -25,6 +26,8 @@ def main() -> int:
         with trusting(job["trust"]):
             if job["what"] == "time":
                 trial.measure_latency(job["device"], job["seconds"])
+            elif job["what"] == "join":
+                trial.join([Path(folder) for folder in job["members"]], job["device"])
             else:
                 trial.run(job["device"], job["minutes"])
     except Exception as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec
 from weft import config as configuration
 from weft import registry
 from weft.compare.budget import Clock
+from weft.compare.ensembles import add_ensembles
 from weft.compare.leaderboard import Row, print_table, recommend
 from weft.compare.plan import Plan, build_command, with_checkpoint
 from weft.compare.prepare import (
@@ -88,6 +89,7 @@ def compare(
     folds: int = 0,
     minutes: float = 30.0,
     workers: int = 0,
+    ensemble: bool = False,
     changes: Sections = {},  # noqa: B006 (only read)
     device: str = "auto",
     overwrite: bool = False,
@@ -101,7 +103,8 @@ def compare(
     that do not fit are listed at the end as "not enough time". With `pretrained`, recipes that
     start from a checkpoint of that kind are compared too. Parts from outside Weft are imported
     only from packages in `trust`. `metric`, such as `macro_f1`, ranks the recipes and controls
-    early stopping; the default is the task's main metric.
+    early stopping; the default is the task's main metric. With `ensemble`, the seeds of the best
+    recipe and the best recipes are also ranked as ensembles.
     """
     clock = Clock(minutes)
     files = [files] if isinstance(files, str) else list(files)
@@ -146,11 +149,15 @@ def compare(
         "--folds": folds,
         "--minutes": f"{minutes:g}" if minutes else "",
         "--device": device if device != "auto" else "",
+        "--ensemble": ensemble,
     }
     with show_progress(len(trials), quiet) as on_progress:
         scheduler = TrialScheduler(pool, clock, on_progress)
         scheduler.run(trials, cached)
-        rows, finished = rank(scheduler, plan, names, pool.devices[0], dataset.stats)
+        joined = add_ensembles(scheduler, plan, names, pool.devices[0]) if ensemble else []
+        rows, finished = rank(
+            scheduler, plan, [*names, *joined], pool.devices[0], dataset.stats, joined
+        )
         on_progress(0, "writing the report")
         page = ComparisonPage(
             rows=rows,

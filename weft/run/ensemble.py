@@ -13,11 +13,12 @@ from weft import config as configuration
 from weft import jsonio, registry
 from weft.config import Config, FilledSections
 from weft.errors import UserError
+from weft.predict.ensemble import check_members
 from weft.predict.join_models import join_members
 from weft.predict.members import MEMBERS
 from weft.predict.predictor import load
 from weft.protocols import Saved
-from weft.run.context import EvalCallback, TrainingRecord
+from weft.run.context import EvalCallback, RunContext, TrainingRecord
 from weft.run.folder import clear_folder, explain_failures
 from weft.run.split import Splits
 from weft.run.train import (
@@ -64,7 +65,6 @@ def train_members(
             logger = RunLogger(folder, quiet=quiet)
             stack.callback(logger.close)
             context = ready.context(settings, folder, logger, started, on_evaluate, notes)
-            records = []
             for number in range(settings.ensemble):
                 place = folder / MEMBERS / str(number)
                 own = _member_config(config, settings, number)
@@ -75,18 +75,41 @@ def train_members(
                     again = resume and (place / "config.toml").is_file()
                     train(own, place, splits=splits, device=device, resume=again, quiet=quiet,
                           on_evaluate=on_evaluate)  # fmt: skip
-                records.append(jsonio.read(place / "model" / "record.json"))
-            folders = [folder / MEMBERS / str(i) / "model" for i in range(settings.ensemble)]
-            members = [load(place, device=device, replay=False) for place in folders]
-            joined = join_members(members, [1.0] * len(members), folders)
-        with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
-            seconds = round(sum(record["seconds"] for record in records), 3)
-            training: TrainingRecord = {**_summarise(records), "seconds": seconds}
-            result = evaluate_and_save(
-                joined, context, training, [record["figures"] for record in records]
-            )
-            _log_members(logger, result, records, joined.task.metric)
-            return result
+        folders = [folder / MEMBERS / str(i) / "model" for i in range(settings.ensemble)]
+        return _join(folders, context, device)
+
+
+def join_runs(
+    config: Config, folder: Path, members: Sequence[Path], *, splits: Splits, device: str
+) -> RunResult:
+    """Join the models of finished runs, and evaluate and save the ensemble in a run folder.
+
+    The data and the task are those of `config`; `members` are model folders.
+    """
+    started = time.perf_counter()
+    full = resolve_config(config)
+    ready = prepare_run(config, full, folder, splits, device, quiet=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "config.toml", configuration.dumps(full))
+    logger = RunLogger(folder, quiet=True)
+    with contextlib.closing(logger):
+        settings = Settings(**full["train"])
+        context = ready.context(settings, folder, logger, started, None, [])
+        return _join(members, context, device)
+
+
+def _join(folders: Sequence[Path], run: RunContext, device: str) -> RunResult:
+    """Evaluate and save the ensemble of model folders; its training took as long as theirs."""
+    with explain_failures(run.folder, "measuring the model", "Give smaller dev and test files."):
+        records = [jsonio.read(place / "record.json") for place in folders]
+        members = [load(place, device=device, replay=False) for place in folders]
+        check_members(members, [str(place) for place in folders])
+        joined = join_members(members, [1.0] * len(members), folders)
+        seconds = round(sum(record["seconds"] for record in records), 3)
+        training: TrainingRecord = {**_summarise(records), "seconds": seconds}
+        result = evaluate_and_save(joined, run, training, [record["figures"] for record in records])
+        _log_members(run.logger, result, records, joined.task.metric)
+        return result
 
 
 def _check_seeded(full: FilledSections) -> None:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from weft.compare.dataset_stats import DatasetStats
 from weft.compare.format import is_percent
 from weft.compare.latency import BATCH_TEXTS, SINGLE_TEXTS, WARM_UP_TEXTS
-from weft.compare.leaderboard import Recommendation, Row, recommend, sort_rows
+from weft.compare.leaderboard import Recommendation, Row, describe_gain, recommend, sort_rows
 from weft.compare.sentence_scores import UNITS, describe_metric, ratio_terms, score_sentence
 from weft.compare.trial import Result, Trial
 from weft.report import html
@@ -71,6 +71,7 @@ def render(page: ComparisonPage) -> str:
         others=list(dict.fromkeys(name for row in rows for name in row.others)),
         samples=page.samples,
         unit=" %" if is_percent(metric) else "",
+        describe_gain=_gain_tag,
         metric_description=describe_metric(metric, page.stats.kind),
         units=_unit_names(page.stats),
         describe_errors=_describe_errors,
@@ -139,6 +140,11 @@ def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, object]:
     if predictions.calibration is not None:
         out |= {"reliability": Markup(histograms.plot_reliability(predictions.calibration))}
     return out
+
+
+def _gain_tag(row: Row) -> str:
+    """Return the gain of an ensemble over the best recipe, without its name."""
+    return describe_gain(row).removeprefix(f"{row.recipe}: ").rstrip(".")
 
 
 def _describe_errors(prediction: Prediction) -> str:
