@@ -43,7 +43,7 @@ def bert(tmp_path_factory):
 def rows_by_hand(predictor):
     """Offsets, start logits and end logits of each row's passage tokens: w·h + b of its states."""
     engine, head = predictor.engine, predictor.engine.model.head
-    rows = engine._index([Example(QUESTION, other=PASSAGE)])
+    rows = engine.index([Example(QUESTION, other=PASSAGE)])
     out = []
     for chosen, output in forward_batches(engine.model, rows, engine.runtime):
         for i, n in enumerate(chosen.tolist()):
