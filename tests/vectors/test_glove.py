@@ -7,7 +7,7 @@ import torch
 from weft.errors import UserError
 from weft.vectors import glove as room
 from weft.vectors.cooccurrence import PAIR, Cooccurrences, _Counter, _DenseBlock, cooccurrences
-from weft.vectors.corpus import Corpus
+from weft.vectors.corpus import Corpus, subsample
 from weft.vectors.glove import Factors, factorise, glove
 from weft.vectors.kernels import glove as kernels
 
@@ -47,6 +47,25 @@ def test_counts_are_those_of_a_slow_count(threads, window):
     one = corpus()
     found = both_ways(cooccurrences(one, window, threads=threads))
     assert found == pytest.approx(dict(brute(one, window)), rel=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counts_of_the_left_context_and_without_distances(threads):
+    one = corpus()
+    pairs = cooccurrences(one, 5, threads=threads, symmetric=False, distance="none")
+    found = {(i, j): x for i, j, x in pairs.read(0, len(pairs)).tolist()}
+    expected, begin = defaultdict(float), 0
+    for end in one.ends.tolist():
+        for p in range(begin, end):
+            for q in range(max(begin, p - 5), p):
+                expected[int(one.ids[p]), int(one.ids[q])] += 1
+        begin = end
+    assert found == dict(expected)
+    assert len(pairs) == len(found)
+    assert (pairs.symmetric, pairs.least) == (False, 1.0)
+    assert cooccurrences(one, 5).least == pytest.approx(1 / 5)
+    lots = arrange_pairs(pairs, 3)
+    assert sorted(zip(*(c.tolist() for c in lots.pairs[:2]), strict=True)) == sorted(found)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -185,6 +204,114 @@ def test_every_pair_comes_both_ways_and_no_two_threads_meet(threads, tmp_path):
         ]
         for side in (0, 1):
             assert sum(len(s[side]) for s in seen) == len(set().union(*(s[side] for s in seen)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_unobserved_pairs_never_occur_and_come_between_the_others(threads, symmetric):
+    one = corpus(words=1999, size=211)
+    pairs = cooccurrences(one, 3, symmetric=symmetric)
+    noise = room._Noise.of(pairs, 0.3, one.counts)
+    block = room._PairBlock(pairs, 0, 10**6, 3, threads, 0.75, 100.0, noise)
+    lots = block.arrange_pairs()
+    words, contexts, logs, shares = lots.pairs
+    found = both_ways(pairs) if symmetric else {
+        (i, j): x for i, j, x in pairs.read(0, len(pairs)).tolist()
+    }  # fmt: skip
+    drawn = shares < 0
+    every = list(zip(words.tolist(), contexts.tolist(), strict=True))
+    assert sorted(p for p, new in zip(every, drawn, strict=True) if not new) == sorted(found)
+    new = [p for p, is_new in zip(every, drawn, strict=True) if is_new]
+    assert len(new) > 100
+    assert not set(new) & set(found)
+    np.testing.assert_allclose(logs[drawn], np.log(1 / 3), atol=1e-6)
+    np.testing.assert_allclose(shares[drawn], -0.3, atol=1e-6)
+    if threads == 1:  # as many in the first half of the block as in the second
+        half = len(drawn) // 2
+        assert abs(drawn[:half].mean() - drawn[half:].mean()) < 0.1
+
+
+def test_an_unobserved_pair_is_wrong_only_where_it_is_predicted_too_often():
+    factors = Factors.fresh(SIZE, 7, seed=1)
+    factors.biases[2, 0, 0], factors.biases[3, 0, 0] = 4.0, -4.0
+    before = factors.vectors.copy(), factors.biases.copy()
+    pairs = (
+        np.array([2, 3], np.int32), np.array([5, 6], np.int32),
+        np.full(2, np.log(0.1), np.float32), np.full(2, -0.2, np.float32),
+    )  # fmt: skip
+    cost = kernels.update(0, 2, pairs, factors.vectors, factors.biases, 0.05, 0.05)
+    w, c = before[0][2, 0, 0].astype(float), before[0][5, 1, 0].astype(float)
+    error = w @ c + 4.0 + before[1][5, 1, 0] - np.log(0.1)
+    assert cost == pytest.approx(0.2 * error**2, rel=1e-5)
+    np.testing.assert_allclose(factors.vectors[2, 0, 0], w - 0.05 * 0.2 * error * c, atol=1e-6)
+    assert factors.biases[2, 0, 0] == pytest.approx(4.0 - 0.05 * 0.2 * error, rel=1e-5)
+    for row, side in ((3, 0), (6, 1)):  # predicted below its bound
+        np.testing.assert_array_equal(factors.vectors[row, side], before[0][row, side])
+        np.testing.assert_array_equal(factors.biases[row, side], before[1][row, side])
+
+
+def test_unobserved_pairs_are_predicted_below_the_observed_ones():
+    one = corpus(words=1999, size=61, slope=1.2)
+    pairs = cooccurrences(one, 2)
+    seen = both_ways(pairs)
+    unseen = [(i, j) for i in range(61) for j in range(61) if (i, j) not in seen]
+
+    def predicted(unobserved):
+        found = factorise(
+            pairs, 7, 40, x_max=1.0, threads=2, unobserved=unobserved, counts=one.counts
+        )
+        w, c, b = found.vectors[:, 0, 0], found.vectors[:, 1, 0], found.biases[:, :, 0]
+        return np.mean([w[i] @ c[j] + b[i, 0] + b[j, 1] for i, j in unseen])
+
+    without, with_them = predicted(0.0), predicted(0.5)
+    assert with_them < without - 0.15
+    again = [factorise(pairs, 3, 2, threads=2, unobserved=0.2).sum.tobytes() for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_subsampling_drops_frequent_words_as_word2vec_does(monkeypatch):
+    monkeypatch.setattr("weft.vectors.corpus._PIECE", 101)
+    one = corpus(words=99_991, sentences=997)
+    thin = subsample(one, 0.01, seed=3)
+    frequency = one.counts / one.counts.sum()
+    expected = np.minimum(1, np.sqrt(0.01 / frequency) + 0.01 / frequency)
+    kept = np.bincount(thin.ids, minlength=SIZE) / one.counts
+    often = one.counts > 1000
+    np.testing.assert_allclose(kept[often], expected[often], atol=0.05)
+    assert (thin.ids[: thin.ends[0]] != -1).all()
+    # Sentence by sentence, the words that stay are in their order.
+    rows = [set(part.tolist()) for part in np.split(one.ids, one.ends[:-1]) if len(part)]
+    thinned = [part.tolist() for part in np.split(np.asarray(thin.ids), thin.ends[:-1])]
+    left = iter(rows)
+    assert all(any(set(part) <= row for row in left) for part in thinned)
+    assert thin.ends[-1] == len(thin.ids) < len(one.ids)
+    assert (thin.counts == one.counts).all()
+    with pytest.raises(UserError, match=r"sample = 1e-300 leaves no word of the corpus"):
+        subsample(one, 1e-300)
+
+
+def test_options_of_glove_reach_the_record():
+    one = corpus()
+    plain = glove(one, 5, 3, 2, threads=1)
+    assert plain.record["x_max"] == 1.0  # of a tiny corpus
+    other = glove(
+        one, 5, 3, 2, threads=1, x_max=7, symmetric=False, distance="none", combine="word",
+        bias=False, sample=0.1, unobserved=0.2,
+    )  # fmt: skip
+    for name, value in {
+        "x_max": 7, "symmetric": False, "distance": "none", "combine": "word", "bias": False,
+        "sample": 0.1, "unobserved": 0.2,
+    }.items():  # fmt: skip
+        assert other.record[name] == value
+    assert np.abs(plain.matrix - other.matrix).max() > 1e-3
+    flat = factorise(cooccurrences(one, 3), 5, 2, threads=1, bias=False)
+    assert not flat.biases[:, :, 0].any()
+    with pytest.raises(UserError, match=r"Unknown combination 'both'"):
+        glove(one, combine="both")
+    with pytest.raises(UserError, match=r"Unknown distance weighting 'linear'"):
+        cooccurrences(one, distance="linear")
+    with pytest.raises(UserError, match=r"'unobserved' should be 0 or more, got -1"):
+        glove(one, unobserved=-1)
 
 
 def test_the_order_depends_on_the_seed():

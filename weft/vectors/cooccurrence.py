@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.machine import available_cpus
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
 
+Distance = Literal["inverse", "none"]
+DISTANCES: tuple[Distance, ...] = ("inverse", "none")
 DEFAULT_MEMORY_BYTES = 2**30  # bytes that counting may take, beside the corpus
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("weight", np.float32)])
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64)])
@@ -38,14 +40,22 @@ _Tables = tuple[tuple[int, int], _Arrays, _Arrays, int]  # of a thread: dense bl
 
 @dataclass(frozen=True)
 class Cooccurrences:
-    """The pairs that occur, each unordered pair once and in random order, in an unnamed file."""
+    """The pairs that occur, each once and in random order, in an unnamed file.
+
+    A symmetric pair stands for both orders of its words; any other is a word and one to its left.
+    """
 
     size: int  # V
     pairs: int
     file: IO[bytes]
+    symmetric: bool = True
+    least: float = 1.0  # the weight of a pair that occurs once, as far apart as the window allows
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Pairs start … stop as records of `first` ≤ `second` and `weight`."""
+        """Pairs start … stop as records of `first`, `second` and `weight`.
+
+        Of a symmetric pair `first` ≤ `second`.
+        """
         width = PAIR.itemsize
         raw = os.pread(self.file.fileno(), (stop - start) * width, start * width)
         return np.frombuffer(raw, PAIR)
@@ -58,6 +68,8 @@ def cooccurrences(
     corpus: "Corpus",
     window: int = 10,
     *,
+    symmetric: bool = True,
+    distance: Distance = "inverse",
     threads: int = 0,
     memory: int = DEFAULT_MEMORY_BYTES,
     folder: Path | None = None,
@@ -65,19 +77,24 @@ def cooccurrences(
 ) -> Cooccurrences:
     """Count 1/distance for every two words at most `window` apart in a sentence, both ways round.
 
-    A word beside itself so counts twice. `watch` hears the share of the corpus that lies behind;
-    `folder` is where the files are put.
+    A word beside itself so counts twice. If not `symmetric`, only words to the left are contexts.
+    With `distance` "none" every pair counts 1. `watch` hears the share of the corpus that lies
+    behind; `folder` is where the files are put.
     """
     threads = threads or available_cpus()
     words = len(corpus.ids)
     if window < 1:
         raise UserError(f"'window' should be at least 1, got {window}.")
+    if distance not in DISTANCES:
+        raise unknown_name("distance weighting", distance, DISTANCES)
     if not words:
         raise UserError("The corpus holds no words to count pairs of. Lower the minimum count.")
     parts, slots = _layout(words * window, window, threads, memory)
-    block = _DenseBlock.fitting(len(corpus.words), memory // 4)
+    # The block has cells for pairs with i ≤ j only.
+    block = _DenseBlock.fitting(len(corpus.words), memory // 4 if symmetric else 0)
+    shares = np.r_[0.0, 1 / np.arange(1, window + 1) if distance == "inverse" else np.ones(window)]
     counters = [
-        _Counter(corpus, window, (i, threads), block, (parts, slots), folder)
+        _Counter(corpus, (shares, symmetric), (i, threads), block, (parts, slots), folder)
         for i in range(threads)
     ]
     with ThreadPoolExecutor(threads) as pool:
@@ -86,7 +103,8 @@ def cooccurrences(
             watch(stop / words)
         list(pool.map(_Counter.pour, counters))
         del block
-        return _written(len(corpus.words), counters, range(parts), pool, folder)
+        file, pairs = _written(counters, range(parts), pool, folder, symmetric)
+    return Cooccurrences(len(corpus.words), pairs, file, symmetric, float(shares[1:].min()))
 
 
 def _layout(events: int, window: int, threads: int, memory: int) -> tuple[int, int]:
@@ -151,7 +169,7 @@ class _Counter:
     def __init__(
         self,
         corpus: "Corpus",
-        window: int,
+        weights: tuple[np.ndarray, bool],  # (window + 1,) by distance; if pairs are symmetric
         who: tuple[int, int],
         block: _DenseBlock,
         shape: tuple[int, int],
@@ -159,7 +177,7 @@ class _Counter:
     ):
         self.corpus, self.who = corpus, who
         self.block: _DenseBlock | None = block
-        self.shares = np.r_[0.0, 1 / np.arange(1, window + 1)]
+        self.weights = weights
         self.table = np.zeros(shape, ENTRY)  # (P, slots)
         self.used = np.zeros(shape[0], np.int64)
         self.max_used = int(MAX_LOAD * shape[1])
@@ -172,7 +190,7 @@ class _Counter:
         from weft.vectors.kernels import cooccurrence as kernels
 
         ids, ends = np.asarray(self.corpus.ids), np.asarray(self.corpus.ends)
-        given = (ids, ends, self.place, stop, self.shares, *self._tables())
+        given = (ids, ends, self.place, stop, *self.weights, *self._tables())
         while not kernels.count(*given):
             self._spill()
 
@@ -214,24 +232,25 @@ class _Counter:
 
 
 def _written(
-    size: int,
     counters: list[_Counter],
     parts: range,
     pool: ThreadPoolExecutor,
     folder: Path | None,
-) -> Cooccurrences:
-    """All parts summed, one after the other, in the file that is kept."""
+    symmetric: bool,
+) -> tuple[IO[bytes], int]:
+    """All parts summed, one after the other, in the file that is kept, and its number of pairs."""
     file, pairs = tempfile.TemporaryFile(dir=folder), 0
     for start in parts[::PARTS_AT_ONCE]:
         some = parts[start : start + PARTS_AT_ONCE]
-        for summed in pool.map(_sum_duplicates, some, [counters] * len(some)):
+        sums = pool.map(_sum_duplicates, some, [counters] * len(some), [symmetric] * len(some))
+        for summed in sums:
             file.write(summed.tobytes())
             pairs += len(summed)
     file.flush()
-    return Cooccurrences(size, pairs, file)
+    return file, pairs
 
 
-def _sum_duplicates(part: int, counters: list[_Counter]) -> np.ndarray:
+def _sum_duplicates(part: int, counters: list[_Counter], symmetric: bool) -> np.ndarray:
     """The pairs of one part, in random order."""
     entries = np.concatenate([piece for c in counters for piece in c.entries(part)])
     order = np.argsort(entries["key"], kind="stable")
@@ -241,6 +260,7 @@ def _sum_duplicates(part: int, counters: list[_Counter]) -> np.ndarray:
     out = np.zeros(len(keys), PAIR)
     out["first"], out["second"] = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
     weights = np.add.reduceat(values, starts) if len(starts) else values
-    out["weight"] = np.where(out["first"] == out["second"], 2 * weights, weights)
+    twice = symmetric & (out["first"] == out["second"])
+    out["weight"] = np.where(twice, 2 * weights, weights)
     np.random.Generator(np.random.PCG64(part)).shuffle(out)
     return out

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.text.line_source import LineSource
+from weft.vectors.sampling import keep
 from weft.vectors.tokenise import Chunks, NotText
 
 TokenizerName = Literal["whitespace", "words"]
@@ -183,3 +184,30 @@ def renumber(
         into.flush()
         mapped = np.memmap(into, np.int32, mode="r", shape=(kept,))
     return mapped, ends[np.diff(ends, prepend=0) > 0]
+
+
+def subsample(corpus: Corpus, sample: float, seed: int = 1, folder: Path | None = None) -> Corpus:
+    """The corpus without some occurrences of frequent words, dropped as in word2vec.
+
+    A word of frequency f is kept with probability √(sample / f) + sample / f; the counts stay.
+    """
+    kept = keep(corpus.counts, sample)
+    random = np.random.Generator(np.random.PCG64(seed))
+    ends, total = np.empty_like(corpus.ends), 0
+    into: IO[bytes]
+    into = tempfile.TemporaryFile() if folder is None else open(folder / "sampled.int32", "w+b")
+    with into:
+        for start in range(0, len(corpus.ids), _PIECE):
+            ids = np.asarray(corpus.ids[start : start + _PIECE])
+            stays = random.integers(0, 2**32, len(ids), dtype=np.uint64) < kept[ids]
+            sofar = np.cumsum(stays)
+            first, last = np.searchsorted(corpus.ends, [start, start + len(ids)], side="right")
+            ends[first:last] = total + sofar[corpus.ends[first:last] - start - 1]
+            into.write(np.ascontiguousarray(ids[stays]).data)
+            total += int(sofar[-1])
+        into.flush()
+        if not total:
+            raise UserError(f"sample = {sample:g} leaves no word of the corpus. Use a higher one.")
+        mapped = np.memmap(into, np.int32, mode="r", shape=(total,))
+    ends = ends[np.diff(ends, prepend=0) > 0]
+    return Corpus(corpus.words, corpus.counts, mapped, ends, corpus.total)

@@ -4,6 +4,10 @@ It minimises Σ f(x) (w·c + b + b' − log x)² over all pairs that occur, wher
 count and f(x) = (x / x_max)^power up to 1, by AdaGrad as in the authors' program: the squared
 steps, learning rate included, are summed from 1 on. The vectors are w + c.
 
+Pairs that never occur say nothing in GloVe, which costs much in a corpus of some million words.
+With `unobserved` above 0 they count as in Swivel (Shazeer et al. 2016): one is drawn for each that
+occurs, and predicting it more often than once at the end of a window is wrong.
+
 V words   E width   T threads
 """
 
@@ -13,18 +17,30 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from weft.errors import UserError
+from weft.errors import UserError, unknown_name
 from weft.machine import available_cpus
-from weft.vectors.cooccurrence import DEFAULT_MEMORY_BYTES, Cooccurrences, cooccurrences
+from weft.vectors.cooccurrence import (
+    DEFAULT_MEMORY_BYTES,
+    Cooccurrences,
+    Distance,
+    cooccurrences,
+)
+from weft.vectors.corpus import subsample
+from weft.vectors.sampling import alias_table
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
     from weft.vectors.store import Vectors
 
+Combine = Literal["sum", "word"]
+COMBINES: tuple[Combine, ...] = ("sum", "word")
+LARGE_CORPUS_WORDS, LARGE_X_MAX, LEAST_X_MAX = 1.6e9, 100.0, 1.0  # Wikipedia of the paper
+NOISE_POWER = 0.75  # unobserved pairs are drawn by counts to this power, as word2vec's negatives
+BITS_PER_PAIR = 16  # of the set of observed pairs: 6 % of the others are taken for observed ones
 BLOCK_PAIRS = 2**18  # pairs that are shuffled together; the blocks come in a new order each epoch
 
 
@@ -51,6 +67,21 @@ class Factors:
         total: np.ndarray = self.vectors[:, 0, 0] + self.vectors[:, 1, 0]
         return total
 
+    @property
+    def word(self) -> np.ndarray:
+        """(V, E) w alone."""
+        return np.ascontiguousarray(self.vectors[:, 0, 0])
+
+
+def choose_x_max(words: int) -> float:
+    """x_max by the size of a corpus: 100·√(words / 1.6 billion), from 1 to 100.
+
+    It runs through the authors' two settings: 100 for 1.6 billion words, 10 for 17 million.
+    """
+    return float(
+        np.clip(LARGE_X_MAX * (words / LARGE_CORPUS_WORDS) ** 0.5, LEAST_X_MAX, LARGE_X_MAX)
+    )
+
 
 def glove(
     corpus: "Corpus",
@@ -59,26 +90,41 @@ def glove(
     epochs: int = 15,
     learning_rate: float = 0.05,
     power: float = 0.75,
-    x_max: float = 100.0,
+    x_max: float | None = None,
     threads: int = 0,
     seed: int = 1,
     memory: int = DEFAULT_MEMORY_BYTES,
     folder: Path | None = None,
     watch: Callable[[str, float], None] = lambda what, share: None,
+    *,
+    symmetric: bool = True,
+    distance: Distance = "inverse",
+    combine: Combine = "sum",
+    bias: bool = True,
+    sample: float = 0.0,
+    unobserved: float = 0.0,
 ) -> "Vectors":
     """Count the pairs of a corpus and factorise their matrix.
 
-    The same seed and number of threads give the same bytes. `x_max` is meant for billions of words;
-    with some millions, 10 is better. `watch` hears what is being done and how much of that, from 0
-    to 1, is behind.
+    The same seed and number of threads give the same bytes. `x_max` is chosen by the size of the
+    corpus (`choose_x_max`) if it is None. `sample` drops occurrences of frequent words before
+    counting, as word2vec does. `unobserved` is the weight of a pair that does not occur; 0 is
+    GloVe. `watch` hears what is being done and how much of that, from 0 to 1, is behind.
     """
     from weft.vectors.store import Vectors
 
+    if combine not in COMBINES:
+        raise unknown_name("combination", combine, COMBINES)
+    if sample < 0:
+        raise UserError(f"GloVe: 'sample' should be 0 or more, got {sample:g}.")
+    x_max = choose_x_max(corpus.total) if x_max is None else x_max
     threads = threads or available_cpus()
     began = time.perf_counter()
     pairs = cooccurrences(
-        corpus,
+        subsample(corpus, sample, seed) if sample else corpus,
         window,
+        symmetric=symmetric,
+        distance=distance,
         threads=threads,
         memory=memory,
         folder=folder,
@@ -100,16 +146,25 @@ def glove(
         x_max,
         threads=threads,
         seed=seed,
+        bias=bias,
+        unobserved=unobserved,
+        counts=corpus.counts,
         watch=on_epoch,
     )
     record = {
         "method": "glove",
         "width": width,
         "window": window,
+        "symmetric": symmetric,
+        "distance": distance,
+        "combine": combine,
         "epochs": epochs,
         "learning_rate": learning_rate,
         "power": power,
-        "x_max": x_max,
+        "x_max": round(x_max, 4),
+        "bias": bias,
+        "sample": sample,
+        "unobserved": unobserved,
         "threads": threads,
         "seed": seed,
         "read": corpus.total,
@@ -119,7 +174,8 @@ def glove(
         "count_seconds": round(counted - began, 3),
         "train_seconds": round(time.perf_counter() - counted, 3),
     }
-    return Vectors(corpus.words, factors.sum, counts=corpus.counts, record=record)
+    matrix = factors.sum if combine == "sum" else factors.word
+    return Vectors(corpus.words, matrix, counts=corpus.counts, record=record)
 
 
 def factorise(
@@ -132,10 +188,15 @@ def factorise(
     *,
     threads: int = 0,
     seed: int = 1,
+    bias: bool = True,
+    unobserved: float = 0.0,
+    counts: np.ndarray | None = None,
     block: int = BLOCK_PAIRS,
     watch: Callable[[int, float, float], None] = lambda epoch, share, cost: None,
 ) -> Factors:
     """Fit vectors to counted pairs; `watch` hears the epoch, its share done and its mean cost.
+
+    `unobserved` is the weight of pairs that do not occur, drawn by the `counts` of their words.
 
     In a stage each thread has words and contexts of its own, so none waits for a lock and none
     overwrites another's step: unlike Hogwild, the result does not depend on who was faster.
@@ -150,15 +211,28 @@ def factorise(
             "x_max": x_max,
         },
     )
+    if unobserved < 0:
+        raise UserError(f"GloVe: 'unobserved' should be 0 or more, got {unobserved:g}.")
     threads = threads or available_cpus()
     factors = Factors.fresh(pairs.size, width, seed)
+    if not bias:
+        factors.biases[:, :, 0] = 0
+    noise = _Noise.of(pairs, unobserved, counts) if unobserved else None
+    rates = (learning_rate, learning_rate if bias else 0.0)
     starts = np.arange(0, len(pairs), block)
     with ThreadPoolExecutor(threads) as pool:
         for epoch in range(epochs):
             random = np.random.Generator(np.random.PCG64([seed, epoch]))
             blocks = [
                 _PairBlock(
-                    pairs, int(start), block, int(random.integers(2**63)), threads, power, x_max
+                    pairs,
+                    int(start),
+                    block,
+                    int(random.integers(2**63)),
+                    threads,
+                    power,
+                    x_max,
+                    noise,
                 )
                 for start in random.permutation(starts)
             ]
@@ -166,7 +240,7 @@ def factorise(
             for at in range(0, len(blocks), threads):
                 some = blocks[at : at + threads]
                 lots = list(pool.map(_PairBlock.arrange_pairs, some))
-                cost += _stages(lots, factors, learning_rate, threads, pool)
+                cost += _stages(lots, factors, rates, threads, pool)
                 steps += sum(int(lot.begins[-1]) for lot in lots)
                 if not math.isfinite(cost):
                     raise UserError(
@@ -186,6 +260,36 @@ class _Lots:
 
 
 @dataclass(frozen=True)
+class _Noise:
+    """Draws pairs that do not occur."""
+
+    weight: float
+    sure: np.ndarray  # (V,) cells of the noise, see `alias_table`
+    alias: np.ndarray  # (V,)
+    observed: np.ndarray  # bytes of a set of hashed pairs
+
+    @classmethod
+    def of(cls, pairs: Cooccurrences, weight: float, counts: np.ndarray | None) -> "_Noise":
+        from weft.vectors.kernels import glove as kernels
+
+        counts = np.ones(pairs.size) if counts is None else counts
+        observed = np.zeros(BITS_PER_PAIR * len(pairs) // 8 + 1, np.uint8)
+        for start in range(0, len(pairs), BLOCK_PAIRS):
+            read = pairs.read(start, min(start + BLOCK_PAIRS, len(pairs)))
+            kernels.mark(read["first"], read["second"], pairs.symmetric, observed)
+        return cls(weight, *alias_table(counts, NOISE_POWER), observed)
+
+    def draw(self, seed: int, count: int, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Words and contexts, at most `count` of each."""
+        from weft.vectors.kernels import glove as kernels
+
+        drawn: tuple[np.ndarray, np.ndarray] = kernels.draw_unobserved(
+            seed, count, self.sure, self.alias, symmetric, self.observed
+        )
+        return drawn
+
+
+@dataclass(frozen=True)
 class _PairBlock:
     """A run of pairs with everything that decides the order they come in."""
 
@@ -196,36 +300,45 @@ class _PairBlock:
     threads: int
     power: float
     x_max: float
+    noise: _Noise | None = None
 
     def arrange_pairs(self) -> _Lots:
         from weft.vectors.kernels import glove as kernels
 
-        read = self.source.read(self.start, min(self.start + self.length, len(self.source)))
+        source = self.source
+        read = source.read(self.start, min(self.start + self.length, len(source)))
+        most = (2 if source.symmetric else 1) * len(read)
+        words = contexts = np.empty(0, np.int32)
+        if self.noise is not None:
+            words, contexts = self.noise.draw(self.seed, most, source.symmetric)
+        weight = -self.noise.weight if self.noise is not None else 0.0
         kinds = (np.int32, np.int32, np.float32, np.float32)
-        out = tuple(np.empty(2 * len(read), kind) for kind in kinds)
-        columns = (read["first"], read["second"], read["weight"])
+        out = tuple(np.empty(most + len(words), kind) for kind in kinds)
+        columns = (read["first"], read["second"], read["weight"], source.symmetric)
+        unobserved = (words, contexts, math.log(source.least), weight)
         settings = (self.seed, self.threads, self.power, self.x_max)
-        begins = kernels.arrange(*columns, *settings, out)
+        begins = kernels.arrange(*columns, unobserved, *settings, out)
         return _Lots(tuple(column[: begins[-1]] for column in out), begins)
 
 
 def _stages(
     lots: list[_Lots],
     factors: Factors,
-    learning_rate: float,
+    rates: tuple[float, float],
     threads: int,
     pool: ThreadPoolExecutor,
 ) -> float:
-    """Do the updates of some blocks, stage by stage; the sum of their costs."""
+    """Do the updates of some blocks, stage by stage; the sum of their costs.
+
+    `rates` are the learning rates of vectors and biases.
+    """
     from weft.vectors.kernels import glove as kernels
 
     def work(mine: int) -> float:
         cost = 0.0
         for one in lots:
             begin, end = one.begins[mine : mine + 2].tolist()
-            cost += kernels.update(
-                begin, end, one.pairs, factors.vectors, factors.biases, learning_rate
-            )
+            cost += kernels.update(begin, end, one.pairs, factors.vectors, factors.biases, *rates)
         return cost
 
     # Summed in the order of threads, so that even the last digit is the same each time.

@@ -99,3 +99,23 @@ def test_missing_device_fails_before_the_text_is_read(tmp_path, monkeypatch):
     says(fails(*given, "cuda:1", "--method", "fasttext"), "'cuda:1'", "no GPU here")
     says(fails(*given, "cuda", "--method", "glove"), "GloVe is trained on the CPU")
     says(fails(*given, "cpu"), "no such file")
+
+
+def test_every_option_of_glove_reaches_the_record(tmp_path):
+    (tmp_path / "t.txt").write_text("a b c d e\nb c a e d\nc a b d e\n" * 40, "utf-8")
+    done = ok(
+        "vectors", "train", tmp_path / "t.txt", "-o", tmp_path / "v.txt", "--method", "glove",
+        "--dim", 3, "--epochs", 2, "--threads", 1, "--x-max", 7, "--power", 0.5, "--no-symmetric",
+        "--distance", "none", "--combine", "word", "--no-bias", "--sample", 0.1,
+        "--unobserved", 0.2, "--json",
+    )  # fmt: skip
+    record = json.loads(done.out)
+    expected = {
+        "x_max": 7, "power": 0.5, "symmetric": False, "distance": "none", "combine": "word",
+        "bias": False, "sample": 0.1, "unobserved": 0.2,
+    }  # fmt: skip
+    assert {name: record[name] for name in expected} == expected
+    start = ("vectors", "train", tmp_path / "t.txt", "-o", tmp_path / "w.txt", "--method", "glove")
+    says(fails(*start, "--x-max", 0), "--x-max should be above 0, got 0.")
+    says(fails(*start, "--distance", "inverted"), "Unknown distance weighting 'inverted'")
+    says(fails(*start, "--combine", "words"), "Unknown combination 'words'", "mean 'word'?")

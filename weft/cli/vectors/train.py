@@ -39,8 +39,11 @@ def train(
         float | None, typer.Option(help="Initial learning rate; 0.025 for skipgram, else 0.05.")
     ] = None,
     sample: Annotated[
-        float, typer.Option(min=0, help="Subsample words above this frequency; 0 for none.")
-    ] = 1e-3,
+        float | None,
+        typer.Option(
+            min=0, help="Subsample words above this frequency; 0 for none. 1e-3, or 0 for glove."
+        ),
+    ] = None,
     loss: Annotated[
         str, typer.Option(help="negative (sampling) or hierarchical (softmax).")
     ] = "negative",
@@ -49,6 +52,27 @@ def train(
     buckets: Annotated[
         int, typer.Option(min=1, help="Hash buckets for character n-grams (fasttext).")
     ] = 2_000_000,
+    x_max: Annotated[
+        float | None,
+        typer.Option(help="Count from which on pairs weigh the same (glove); by corpus size."),
+    ] = None,
+    power: Annotated[float, typer.Option(help="α of the weight (x / x_max)^α (glove).")] = 0.75,
+    symmetric: Annotated[
+        bool, typer.Option(help="Contexts on both sides, or only to the left (glove).")
+    ] = True,
+    distance: Annotated[
+        str, typer.Option(help="inverse: a pair counts 1/distance; none: it counts 1 (glove).")
+    ] = "inverse",
+    combine: Annotated[
+        str, typer.Option(help="sum of word and context vectors, or word alone (glove).")
+    ] = "sum",
+    bias: Annotated[bool, typer.Option(help="Bias of each word and context (glove).")] = True,
+    unobserved: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Weight of pairs that never occur (glove); try 0.2 below 100 million words."
+        ),
+    ] = 0.0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 for all cores.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     deterministic: Annotated[
@@ -71,8 +95,10 @@ def train(
     """Train word vectors on text of any size and write them to a file."""
     from weft.cli.progress import counting
     from weft.errors import UserError
+    from weft.vectors.cooccurrence import DISTANCES
     from weft.vectors.corpus import TOKENIZERS, corpus
     from weft.vectors.files import writable
+    from weft.vectors.glove import COMBINES
     from weft.vectors.word2vec import (
         LOSSES,
         METHODS,
@@ -90,6 +116,12 @@ def train(
     chosen = options.choose(method, (*METHODS, GLOVE), "method")
     splitter = options.choose(tokenizer, TOKENIZERS, "tokenizer")
     objective = options.choose(loss, LOSSES, "loss")
+    weighting = options.choose(distance, DISTANCES, "distance weighting", "--distance")
+    output_vectors = options.choose(combine, COMBINES, "combination", "--combine")
+    kept_above = 1e-3 if sample is None else sample
+    for name, value in (("--x-max", x_max), ("--power", power)):
+        if value is not None and value <= 0:
+            raise UserError(f"{name} should be above 0, got {value:g}.")
     if chosen == GLOVE and device != "cpu":
         raise UserError("GloVe is trained on the CPU. Remove --device.")
     if chosen != GLOVE:  # bad settings fail before the text is read
@@ -100,7 +132,7 @@ def train(
             negative,
             epochs or 1,
             learning_rate or RATES[chosen],
-            sample,
+            kept_above,
             threads,
             seed,
             deterministic,
@@ -128,15 +160,16 @@ def train(
 
         with counting("passes over the pairs") as watch:
             vectors = glove(
-                text, dim, window or 10, epochs or 15, learning_rate or 0.05,
-                threads=threads, seed=seed,
+                text, dim, window or 10, epochs or 15, learning_rate or 0.05, power, x_max,
+                threads=threads, seed=seed, symmetric=symmetric, distance=weighting,
+                combine=output_vectors, bias=bias, sample=sample or 0.0, unobserved=unobserved,
                 watch=lambda what, fraction: watch(int(fraction >= 1 and what != COUNT)),
             )  # fmt: skip
     else:
         with counting("words trained") as watch:
             vectors = train_vectors(
                 text, chosen, width=dim, window=window or 5, negative=negative, epochs=epochs or 1,
-                learning_rate=learning_rate or RATES[chosen], sample=sample, threads=threads,
+                learning_rate=learning_rate or RATES[chosen], sample=kept_above, threads=threads,
                 seed=seed, deterministic=deterministic, loss=objective, min_n=min_n, max_n=max_n,
                 buckets=buckets, device=device, watch=watch,
             )  # fmt: skip

@@ -55,10 +55,11 @@ def add(i, j, value, keys, values, used):
 
 
 @compiled
-def count(ids, ends, place, stop, shares, who, dense, table, limit):
+def count(ids, ends, place, stop, shares, symmetric, who, dense, table, limit):
     """Count pairs from `place` (position, sentence) to `stop`; False when a part is full.
 
     `shares` is (window + 1,), the weight of a pair at each distance; `who` is (thread, threads).
+    A pair is (lower, higher) where it is `symmetric`, else (word, word to its left).
     A full part is handed back after a whole word, so the parts need space for one window more.
     """
     (mine, threads), (rows, reach, cells), (keys, values, used) = who, dense, table
@@ -69,7 +70,9 @@ def count(ids, ends, place, stop, shares, who, dense, table, limit):
         while p < min(ends[s], stop):
             full = False
             for q in range(max(begin, p - window), p):
-                i, j = min(ids[p], ids[q]), max(ids[p], ids[q])
+                i, j = ids[p], ids[q]
+                if symmetric:
+                    i, j = min(i, j), max(i, j)
                 if owner(i, j, threads) != mine:
                     continue
                 if j < reach[i]:

@@ -8,19 +8,64 @@ import math
 import numba
 import numpy as np
 
+from weft.vectors.kernels.cooccurrence import mixed
+from weft.vectors.kernels.word2vec import sample_noise
+
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 fast = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
 
 
 @compiled
-def arrange(first, second, weight, seed, threads, power, most, out):
-    """Fill `out` with a block's pairs both ways round, shuffled, and say where each lot begins.
+def bit_of(word, context, symmetric, bits):
+    """The bit of a pair in a set of hashed pairs."""
+    i, j = (min(word, context), max(word, context)) if symmetric else (word, context)
+    key = (np.uint64(i) << np.uint64(32) | np.uint64(j)) + np.uint64(1)
+    return np.int64(mixed(key) % np.uint64(8 * len(bits)))
 
-    A lot is what one thread does in one stage: in stage s, thread t has the words w with
-    w mod T = t and the contexts c with c mod T = (t + s) mod T. No two threads meet in a row.
+
+@compiled
+def mark(first, second, symmetric, bits):
+    """Enter observed pairs into a set of hashed pairs."""
+    for k in range(len(first)):
+        at = bit_of(first[k], second[k], symmetric, bits)
+        bits[at >> 3] |= np.uint8(1 << (at & 7))
+
+
+@compiled
+def draw_unobserved(seed, count, sure, alias, symmetric, bits):
+    """Draw `count` pairs from the noise; those that are not observed."""
+    state = np.array([seed], np.uint64)
+    words, contexts, kept = np.empty(count, np.int32), np.empty(count, np.int32), 0
+    for _ in range(count):
+        i, j = sample_noise(state, sure, alias), sample_noise(state, sure, alias)
+        at = bit_of(i, j, symmetric, bits)
+        if not bits[at >> 3] >> (at & 7) & 1:
+            words[kept], contexts[kept] = i, j
+            kept += 1
+    return words[:kept], contexts[:kept]
+
+
+@compiled
+def lot_of(word, context, threads):
+    """The lot of a pair: what one thread does in one stage.
+
+    In stage s, thread t has the words w with w mod T = t and the contexts c with
+    c mod T = (t + s) mod T. No two threads meet in a row.
+    """
+    a, b = word % threads, context % threads
+    return (b - a) % threads * threads + a
+
+
+@compiled
+def arrange(first, second, weight, symmetric, unobserved, seed, threads, power, most, out):
+    """Fill `out` with a block's pairs in random order by lots, and say where each lot begins.
+
+    A symmetric pair comes both ways round. `unobserved` are words and contexts, the log of the
+    count that they stay below, and minus their share; they come between the others.
     """
     words, contexts, logs, shares = out
-    n = len(first)
+    others, their_contexts, bound, their_share = unobserved
+    n, m = len(first), len(others)
     order = np.arange(n)
     state = np.uint64(seed)
     for k in range(n - 1, 0, -1):
@@ -29,37 +74,47 @@ def arrange(first, second, weight, seed, threads, power, most, out):
         order[k], order[j] = order[j], order[k]
     begins = np.zeros(threads * threads + 1, np.int64)
     for i in range(n):
-        a, b = first[i] % threads, second[i] % threads
-        begins[(b - a) % threads * threads + a + 1] += 1
-        if first[i] != second[i]:
-            begins[(a - b) % threads * threads + b + 1] += 1
+        begins[lot_of(first[i], second[i], threads) + 1] += 1
+        if symmetric and first[i] != second[i]:
+            begins[lot_of(second[i], first[i], threads) + 1] += 1
+    for i in range(m):
+        begins[lot_of(others[i], their_contexts[i], threads) + 1] += 1
     for lot in range(threads * threads):
         begins[lot + 1] += begins[lot]
     free = begins.copy()
+    done = 0
     for k in range(n):
         i = order[k]
         log = math.log(weight[i])
         share = min(1.0, math.exp(power * (log - math.log(most))))
-        for turn in range(2 if first[i] != second[i] else 1):
+        for turn in range(2 if symmetric and first[i] != second[i] else 1):
             word, context = (second[i], first[i]) if turn else (first[i], second[i])
-            a, b = word % threads, context % threads
-            lot = (b - a) % threads * threads + a
+            lot = lot_of(word, context, threads)
             at = free[lot]
             words[at], contexts[at], logs[at], shares[at] = word, context, log, share
             free[lot] += 1
+        while done * n < (k + 1) * m:
+            word, context = others[done], their_contexts[done]
+            lot = lot_of(word, context, threads)
+            at = free[lot]
+            words[at], contexts[at], logs[at], shares[at] = word, context, bound, their_share
+            free[lot] += 1
+            done += 1
     return begins
 
 
 @fast
-def update(begin, end, pairs, vectors, biases, rate):
+def update(begin, end, pairs, vectors, biases, rate, bias_rate):
     """Take one AdaGrad step for each pair begin … end; the sum of f(x)·(error)² before the steps.
+
+    A pair with a negative share is unobserved: it is wrong only where it is predicted too often.
 
     `vectors` is (V, 2, 2, E) and `biases` (V, 2, 2): of a word, as word and as context, the numbers
     and their summed squared steps.
     """
     words, contexts, logs, shares = pairs
     width = vectors.shape[3]
-    rate = np.float32(rate)
+    rate, bias_rate = np.float32(rate), np.float32(bias_rate)
     cost = 0.0
     for at in range(begin, end):
         i, j = words[at], contexts[at]
@@ -68,8 +123,14 @@ def update(begin, end, pairs, vectors, biases, rate):
         error = biases[i, 0, 0] + biases[j, 1, 0] - logs[at]
         for k in range(width):
             error += word[k] * context[k]
-        slope = shares[at] * error
+        share = shares[at]
+        if share < 0:
+            if error <= 0:
+                continue
+            share = -share
+        slope = share * error
         cost += slope * error
+        bias_slope = slope * bias_rate
         slope *= rate
         for k in range(width):
             down, across = slope * context[k], slope * word[k]
@@ -77,8 +138,8 @@ def update(begin, end, pairs, vectors, biases, rate):
             context[k] -= across / np.sqrt(context_squares[k])
             word_squares[k] += down * down
             context_squares[k] += across * across
-        biases[i, 0, 0] -= slope / np.sqrt(biases[i, 0, 1])
-        biases[j, 1, 0] -= slope / np.sqrt(biases[j, 1, 1])
-        biases[i, 0, 1] += slope * slope
-        biases[j, 1, 1] += slope * slope
+        biases[i, 0, 0] -= bias_slope / np.sqrt(biases[i, 0, 1])
+        biases[j, 1, 0] -= bias_slope / np.sqrt(biases[j, 1, 1])
+        biases[i, 0, 1] += bias_slope * bias_slope
+        biases[j, 1, 1] += bias_slope * bias_slope
     return cost
