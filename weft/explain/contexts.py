@@ -15,10 +15,16 @@ import torch
 from weft.batch import Padded
 from weft.batch.indexer import Row
 from weft.errors import UserError
+from weft.inference.lm_scoring import lm_head
+from weft.inference.lm_states import num_layers, token_states
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
+from weft.tasks.language import LMVocabulary
 from weft.text.example import Example
+from weft.tokens.subtoken_table import append_subtokens
 
+MAX_LM_STEPS = 1024  # of a language model that reads any length
+LM_BATCH_ROWS = 16
 MAX_NEIGHBOURS = 3  # other occurrences that are listed of each
 
 
@@ -54,7 +60,7 @@ class Contexts:
     word: str
     found: tuple[Occurrence, ...]
     vectors: np.ndarray  # (n, H)
-    layer: int | None  # of the pre-trained network; None: what the rest of the model reads
+    layer: int | None  # of the network; None: the last
     cut: bool = False  # there are more texts with the word
     truncated: int = 0  # occurrences beyond what the model reads of a long text
 
@@ -114,7 +120,8 @@ def find_contexts(
         )
     vectors: dict[tuple[int, int, int], np.ndarray] = {}
     plain = [one.text for one, _ in texts]
-    for rows, states in _iterate_states(engine, plain, layer):
+    iterate = _iterate_lm_states if engine.model.traits.is_lm else _iterate_states
+    for rows, states in iterate(engine, plain, layer):
         for row, own in zip(rows, states.rows(), strict=True):
             tokens = own.float().cpu().numpy()[-len(row.ids) :]  # without a [CLS] of the encoder
             for start, end in texts[row.text][1]:
@@ -136,21 +143,21 @@ def find_contexts(
 def _check_engine(predictor: Predictor, layer: int | None) -> NeuralEngine:
     """The engine, where it has a vector for each token, and the layer is one that it has."""
     engine = predictor.engine
-    if (
-        not isinstance(engine, NeuralEngine)
-        or engine.model.traits.is_lm
-        or engine.input_kind in ("vectors", "trees")
-    ):
+    if not isinstance(engine, NeuralEngine) or engine.input_kind in ("vectors", "trees"):
         raise UserError(
             "--contexts needs a model with a vector for each token: a pre-trained network "
-            "(`weft convert FOLDER -o MODEL`), or a model trained with an encoder."
+            "(`weft convert FOLDER -o MODEL`), a language model, or a model trained with an "
+            "encoder."
         )
     if layer is None:
         return engine
-    networks = [e for e in engine.model.embedder_parts if e.layer_groups()]
-    if len(networks) != 1:
-        raise UserError("--layer is for models of a pre-trained network; this one has none.")
-    most = len(networks[0].layer_groups()) - 1
+    if engine.model.traits.is_lm:
+        most = num_layers(lm_head(engine.model).decoder)
+    else:
+        networks = [e for e in engine.model.embedder_parts if e.layer_groups()]
+        if len(networks) != 1:
+            raise UserError("--layer is for models of a pre-trained network; this one has none.")
+        most = len(networks[0].layer_groups()) - 1
     if not 0 <= layer <= most:
         raise UserError(f"--layer should be from 0 (the words alone) to {most}, got {layer}.")
     return engine
@@ -190,6 +197,37 @@ def _iterate_states(
         if states.data.shape[1] < source.data.shape[1]:
             raise UserError("With a stride above 1 there is no vector for each token.")
         yield rows, states
+
+
+def _iterate_lm_states(
+    engine: NeuralEngine, texts: Sequence[str], layer: int | None
+) -> Iterator[tuple[list[Row], Padded]]:
+    """Rows of a language model with the states (B, T, H) of their tokens.
+
+    A text longer than the decoder sees is read in windows that overlap by half.
+    """
+    decoder = lm_head(engine.model).decoder
+    space = LMVocabulary(engine.indexer.tokenizer, lines=engine.model.parts["task"]["lines"])
+    size = (decoder.max_positions or MAX_LM_STEPS) - 1  # one stands before the text
+    rows = []
+    for i, (ids, offsets) in enumerate(space.places(texts)):
+        for start in range(0, max(len(ids) - size // 2, 1), max(size // 2, 1)):
+            window = slice(start, start + size)
+            spans = np.array(offsets[window], np.int64).reshape(-1, 2)
+            rows.append(Row(i, ids[window], (), 1.0, spans))
+    for batch in (rows[k : k + LM_BATCH_ROWS] for k in range(0, len(rows), LM_BATCH_ROWS)):
+        tokens = [row.ids for row in batch]
+        if decoder.reads_subtokens:
+            tokens = [
+                append_subtokens(row.ids, decoder.subtoken_ids(words), decoder.max_subtokens)
+                for row, words in ((row, _written_tokens(row, texts[row.text])) for row in batch)
+            ]
+        yield batch, token_states(engine.model, tokens, engine.runtime, layer)
+
+
+def _written_tokens(row: Row, text: str) -> list[str]:
+    assert row.spans is not None
+    return [text[start:end] for start, end in row.spans.tolist()]
 
 
 def _mean_vector(row: Row, vectors: np.ndarray, start: int, end: int) -> np.ndarray | None:

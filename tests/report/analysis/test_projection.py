@@ -74,7 +74,7 @@ def test_missing_umap_learn_is_noted_and_skipped(monkeypatch):
     ("vectors", "method", "message"),
     [
         (VECTORS, "mds", "Unknown projection 'mds'. Known: pca, t-sne, umap"),
-        (VECTORS[:4], "t-sne", "t-SNE needs at least 5 texts, got 4"),
+        (VECTORS[:3], "t-sne", "t-SNE needs at least 4 vectors, got 3; PCA keeps all"),
         (np.full((7, 3), np.nan), "pca", "not finite"),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_points_are_numbered_and_coloured_by_label():
     assert data["texts"][0].startswith("1. a <i>bank")
     assert set(data["labels"]) == {"river", "money"}
     assert data["scores"] == [None] * 5  # nothing was answered
-    assert set(data["layouts"]) == {"pca"}
+    assert set(data["layouts"]) == {"pca", "t-sne"}
     assert "wrong (hollow)" not in html
     assert "5 occurrences" in html
     assert "Contextual vectors" in html

@@ -141,10 +141,10 @@ def test_wide_letters_are_wide():
 
 def test_few_words():
     chosen = report.select_words(VECTORS, ["word5"], near=1)
-    with pytest.raises(UserError, match="t-SNE needs at least 5 words, got 2"):
+    with pytest.raises(UserError, match="t-SNE needs at least 4 words, got 2"):
         report.build_map(VECTORS, chosen, "t-sne")
     page = report.render_page(VECTORS, chosen, ("t-sne", "pca"))
-    assert "t-SNE needs at least 5 words" in page
+    assert "t-SNE needs at least 4 words" in page
     with pytest.raises(UserError, match="t-SNE needs"):
         report.render_page(VECTORS, chosen, ("t-sne",))
     with pytest.raises(UserError, match="Unknown projection 'tsne'"):

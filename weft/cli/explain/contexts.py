@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from weft.cli import options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from weft.explain import Explanation
     from weft.explain.contexts import Contexts
     from weft.predict import Predictor
+    from weft.report.analysis.projection import Method
     from weft.run.data import Data
 
+PROJECTIONS: tuple["Method", ...] = ("pca", "t-sne", "umap")
 LISTED = 40  # occurrences in the terminal
 BESIDE, LEAST = 40, 12  # columns beside a context, and those on each side of its word
 BAR = 30  # columns of the longest bar
@@ -29,6 +33,7 @@ def compare(
     limit: int,
     output: str,
     as_json: bool,
+    projection: str = "",
 ) -> None:
     """Compare the vectors of one word in the texts of a file."""
     from weft.explain.contexts import find_contexts
@@ -52,7 +57,9 @@ def compare(
     if output:
         from weft.report.pages.contexts import write
 
-        write(Path(output), found, path, command=["weft", *sys.argv[1:]])
+        command = ["weft", *sys.argv[1:]]
+        method = options.choose(projection, PROJECTIONS, "projection") if projection else None
+        write(Path(output), found, path, command=command, method=method)
     if as_json:
         _print_json(found)
     else:

@@ -53,8 +53,12 @@ def explain(
     ] = "",
     layer: Annotated[
         int | None,
-        typer.Option(help="With --contexts, the layer of the pre-trained network; else the last."),
+        typer.Option(help="With --contexts, the layer of the network; default: the last."),
     ] = None,
+    projection: Annotated[
+        str,
+        typer.Option(help="With --contexts and -o, how it is drawn: pca, t-sne or umap."),
+    ] = "",
     limit: Annotated[int, typer.Option(help="Maximum number of texts of a file.")] = 50,
     as_json: options.Json = False,
     text: Annotated[
@@ -79,6 +83,8 @@ def explain(
         raise UserError(f"--limit should be 1 or more, got {limit}.")
     if layer is not None and not contexts:
         raise UserError("--layer needs --contexts WORD.")
+    if projection and not (contexts and output):
+        raise UserError("--projection needs --contexts WORD and -o PAGE.html.")
     if contexts and (method or target or word or column):
         raise UserError(
             "--contexts shows vectors, not attributions: remove --method, --target, --word and "
@@ -104,7 +110,7 @@ def explain(
         if contexts:
             from weft.cli.explain.contexts import compare
 
-            compare(predictor, data, source, contexts, layer, limit, output, as_json)
+            compare(predictor, data, source, contexts, layer, limit, output, as_json, projection)
             return
         examples = of_files(predictor, data, source, limit, tally)
     wanted = method or (ALL_METHODS if output or (is_file and not as_json) else "")

@@ -391,7 +391,7 @@ class BidirectionalLM(nn.Module, LanguageModelDecoder):
         )
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, 2 * hidden, tied, deviation)
-        self.by = by
+        self.by, self.num_layers = by, layers
         self.needs_masking = both = by == "mask"
         self.nets = nn.ModuleList(
             rnn.Recurrent(width, hidden, layers, cell, both, dropout)

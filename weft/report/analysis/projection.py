@@ -27,7 +27,7 @@ DEFAULT_METHODS: tuple[Method, ...] = ("pca", "t-sne")
 N_COLOURS = 10  # of labels: --c0 to --c9 of the page
 N_RANGES = 5  # of numbers
 REDUCED_SIZE = 50  # dimensions kept by PCA before t-SNE and UMAP
-MIN_TEXTS = 5  # for t-SNE and UMAP
+MIN_TEXTS = 4  # for t-SNE and UMAP: PCA keeps all distances of three points
 MIN_UMAP_TEXTS = 400  # worth the ten seconds that UMAP compiles in every process
 EXCERPT_CHARACTERS = 280  # of a text shown on the page
 WIDTH, HEIGHT, MARGIN = 1000, 700, 14
@@ -69,7 +69,10 @@ def project(vectors: np.ndarray, method: Method = "pca", seed: int = 0) -> np.nd
     if method == "pca":
         return _pca(vectors, 2)
     if len(vectors) < MIN_TEXTS:
-        raise UserError(f"{METHODS[method]} needs at least {MIN_TEXTS} texts, got {len(vectors)}.")
+        raise UserError(
+            f"{METHODS[method]} needs at least {MIN_TEXTS} vectors, got {len(vectors)}; PCA keeps "
+            "all distances of so few."
+        )
     near = _pca(vectors, REDUCED_SIZE) if vectors.shape[1] > REDUCED_SIZE else vectors
     return _tsne(near, seed) if method == "t-sne" else _umap(near, seed)
 
@@ -115,11 +118,16 @@ def sentence_vectors(predictor: Predictor, texts: Sequence[Any], seed: int = 0) 
 
 
 def render_section(
-    projection: Projection, name: str = "projection", things: str = "texts", answered: bool = True
+    projection: Projection,
+    name: str = "projection",
+    things: str = "texts",
+    answered: bool = True,
+    first: str = "t-sne",
 ) -> Markup:
     """Render the projection with controls, legend and texts as a section of a page.
 
-    Without `answered` there are only labels, and no errors to show.
+    Without `answered` there are only labels, and no errors to show. The method `first` is shown
+    if it could be used.
     """
     if not projection.layouts or not projection.predictions:
         return Markup("")
@@ -129,7 +137,7 @@ def render_section(
     # Errors are drawn last, on top; labels without a colour first.
     order = sorted(range(len(wrong)), key=lambda i: (wrong[i], groups[i] != N_COLOURS, i))
     layouts = {m: scale_to_frame(points)[order] for m, points in projection.layouts.items()}
-    shown = "t-sne" if "t-sne" in layouts else next(iter(layouts))
+    shown = first if first in layouts else next(iter(layouts))
     positions = layouts[shown].tolist()
     dots = [(x, y, groups[i], wrong[i]) for (x, y), i in zip(positions, order, strict=True)]
     return Markup(

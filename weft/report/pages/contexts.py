@@ -15,27 +15,37 @@ from weft.report.analysis.projection import (
     EXCERPT_CHARACTERS,
     Method,
     build_projection,
+    default_methods,
     render_section,
 )
 
 CONTEXT_CHARACTERS = 160  # on each side of the word in the list
-MIN_TSNE_OCCURRENCES = 13  # before t-SNE is useful
+MIN_TSNE_OCCURRENCES = 13  # with fewer, PCA is shown first
 
 
-def write(path: Path, contexts: Contexts, name: str, *, command: Sequence[str]) -> None:
+def write(
+    path: Path,
+    contexts: Contexts,
+    name: str,
+    *,
+    command: Sequence[str],
+    method: Method | None = None,
+) -> None:
     """Write the page; raise UserError if that fails."""
-    html.save(path, render(contexts, name, command=command))
+    html.save(path, render(contexts, name, command=command, method=method))
 
 
-def render(contexts: Contexts, name: str, *, command: Sequence[str]) -> str:
-    """Render the whole page."""
+def render(
+    contexts: Contexts, name: str, *, command: Sequence[str], method: Method | None = None
+) -> str:
+    """Render the whole page; `method` is the projection that is shown first."""
     return html.render(
         "contexts.html",
         contexts=contexts,
         name=name,
         lede=_headline(contexts),
         layer=_layer_name(contexts),
-        picture=_draw_map(contexts),
+        picture=_draw_map(contexts, method),
         lines=[
             (i, one.excerpt(CONTEXT_CHARACTERS), one, [(j + 1, cosine) for j, cosine in near])
             for i, (one, near) in enumerate(zip(contexts.found, contexts.nearest, strict=True), 1)
@@ -45,13 +55,17 @@ def render(contexts: Contexts, name: str, *, command: Sequence[str]) -> str:
     )
 
 
-def _draw_map(contexts: Contexts) -> Markup:
-    """Draw the occurrences as points coloured by label; empty for a single one."""
+def _draw_map(contexts: Contexts, method: Method | None) -> Markup:
+    """Draw the occurrences as points coloured by label; empty for a single one.
+
+    Two and three are drawn by PCA, which keeps all their distances; t-SNE and UMAP take four.
+    """
     if len(contexts.found) < 2:
         return Markup("")
-    methods: tuple[Method, ...] = (
-        ("pca", "t-sne") if len(contexts.found) >= MIN_TSNE_OCCURRENCES else ("pca",)
-    )
+    count = len(contexts.found)
+    # PCA is always there: a note says why another method could not be used.
+    chosen = dict.fromkeys(("pca", method)) if method else default_methods(count)
+    first = method or ("t-sne" if count >= MIN_TSNE_OCCURRENCES else "pca")
     lengths = np.linalg.norm(contexts.vectors, axis=1, keepdims=True)
     unit = contexts.vectors / np.maximum(lengths, 1e-12)  # by cosine, like the neighbours
     points = []
@@ -65,9 +79,8 @@ def _draw_map(contexts: Contexts) -> Markup:
                 1.0,
             )
         )
-    return render_section(
-        build_projection(points, unit, methods), things="occurrences", answered=False
-    )
+    projection = build_projection(points, unit, tuple(chosen))
+    return render_section(projection, things="occurrences", answered=False, first=first)
 
 
 def _headline(contexts: Contexts) -> str:
