@@ -13,6 +13,7 @@ from torch import nn
 from tests.fixtures import small
 from weft import config
 from weft.batch import Padded, TokenStore, labelled_batch
+from weft.encode.rnn import Cell
 from weft.errors import UserError
 from weft.model import build_model
 from weft.run import train
@@ -32,7 +33,17 @@ ENCODERS = {
     "rnn": {"kind": "rnn", "cell": "rnn", "hidden": 5, "bidirectional": False},
     "gru": {"kind": "rnn", "cell": "gru", "hidden": 5, "layers": 2, "dropout": 0.5},
     "lstm": {"kind": "rnn", "hidden": 5, "initial": "trained", "output_layer": True},
+    "tied-lstm": {"kind": "rnn", "cell": "tied-lstm", "hidden": 5, "layers": 2},
     "transformer": {"kind": "transformer", "hidden": 6, "heads": 2, "cls": True, "layers": 2},
+    "cnn under lstm": [
+        {"kind": "cnn", "hidden": 5, "widths": [3], "layers": 2, "stride": 2},
+        {"kind": "rnn", "hidden": 5},
+    ],
+    "lstm under mlp": [
+        {"kind": "rnn", "hidden": 5},
+        {"kind": "highway"},
+        {"kind": "mlp", "hidden": 5, "window": 3},
+    ],
 }
 POOLS = ["last", "first", "mean", "max", "attention"]
 
@@ -66,7 +77,7 @@ def elman(**options):
 # ---- the measurement
 
 
-@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize("cell", Cell.__args__)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("extra", [{}, {"layers": 2, "initial": "trained", "output_layer": True}])
 def test_unrolled_is_the_fused_net_with_its_gradients(cell, bidirectional, extra):
@@ -81,6 +92,41 @@ def test_unrolled_is_the_fused_net_with_its_gradients(cell, bidirectional, extra
         found.append([loss.detach(), *torch.autograd.grad(loss, named)])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_a_stack_are_numbered_from_the_lowest():
+    low = {"kind": "cnn", "hidden": 5, "widths": [3], "layers": 2}
+    net = model([low, {"kind": "rnn", "hidden": 5, "layers": 2}, {"kind": "highway"}])
+    health = examine(net, TASK, batch(), CPU)
+    sides = [f"layer {i} {side}" for i in (3, 4) for side in ("forward", "backward")]
+    named = {"layer 1", "layer 2", *sides, "layer 5"}
+    assert named <= health.layers.keys()
+    assert health.layers.keys() - named == {"embedder", "head"}
+    cells = {f"{name} cell" for name in sides}
+    assert health.distances.keys() == {"input", *named, *cells}
+
+
+def test_gradients_of_a_stack_are_those_of_its_states():
+    """The curve of each layer, from the outputs of the encoders as they are called one by one."""
+    stack = [
+        {"kind": "cnn", "hidden": 5, "widths": [3], "stride": 2},
+        {"kind": "rnn", "cell": "gru", "hidden": 5, "bidirectional": False},
+        {"kind": "mlp", "hidden": 5, "window": 3, "layers": 1},
+    ]
+    net, rows = model(stack).eval(), batch((13,))
+    health = examine(net, TASK, rows, CPU)
+    states, outputs = net.embed(rows.source), []
+    for member in net.encoder.members:
+        states = member(states)
+        outputs.append(states.data)
+    loss = TASK.loss(net.head(net.pool(states)[0]), rows).total
+    first, _, last = (g[0].norm(dim=1) for g in torch.autograd.grad(loss, outputs))
+    for name, norms in (("layer 1", first), ("layer 3", last)):
+        got = dict(health.distances[name])
+        assert list(got) == [0, 2, 4, 6, 8, 10, 12]
+        expected = (norms / norms[-1]).flip(0).tolist()
+        assert list(got.values()) == pytest.approx(expected, rel=1e-4, abs=1e-7)
+    assert list(dict(health.distances["layer 2"])) == [0, 2, 4, 6, 8, 10, 12]
 
 
 def test_elman_is_the_product_of_its_jacobians():

@@ -19,7 +19,9 @@ from weft.embed.elmo import Elmo
 from weft.encode.cnn import Convolution
 from weft.encode.mlp import MLP
 from weft.encode.rnn import Recurrent
+from weft.encode.stack import encoder_members
 from weft.model import EncoderModel
+from weft.model.compositions import JointPairModel
 from weft.runtime import Runtime
 from weft.tasks.task import AnyTask
 from weft.train.gradients.measure import (
@@ -27,6 +29,8 @@ from weft.train.gradients.measure import (
     ForwardHook,
     ForwardTrace,
     LayerActivations,
+    count_layers,
+    encoder_cell,
     encoder_layers,
     eval_with_gradients,
     gradient_norms,
@@ -39,6 +43,7 @@ from weft.train.gradients.measure import (
 )
 from weft.train.gradients.verdict import Curve, Evidence, GradientHealth, interpret
 
+TANH_CELLS = ("rnn", "tanh-sum")  # whose states are values of tanh
 MAX_ROWS, MAX_STEPS, MAX_ROW_STEPS = 64, 8192, 256  # of the sampled batch
 
 
@@ -92,7 +97,6 @@ def examine(
         *_split_pairs(vector_norms(outer[0], embedded), lengths, second)
     )
     layers = layer_statistics(model, parameters, gradients, before, trace)
-    encoder, parts = model.encoder, model.parts
     evidence = Evidence(
         layers=layers,
         distances=distances,
@@ -104,8 +108,8 @@ def examine(
         loss=float(loss.detach()) / count,
         norm=math.sqrt(sum(float(g) ** 2 for g in gradients.values())),
         clip=clip,
-        encoder="+".join(section_kinds(parts["encoder"])),
-        cell=encoder.cell if isinstance(encoder, Recurrent) else "",
+        encoder="+".join(section_kinds(model.parts["encoder"])),
+        cell=encoder_cell(model.encoder),
         pool=model.traits.pooling,
         direct=_pool_reads_inner_steps(vector_norms(outer[1], states)),
         context=_contextual_embedder(model),
@@ -154,56 +158,86 @@ def _forward(
         embedded = model.embed(batch.source)
         if not embedded.data.requires_grad:
             embedded.data.requires_grad_()
-        if isinstance(model.encoder, Recurrent) and not model.traits.is_bi_encoder:
-            states, steps_by_layer = model.encoder.unroll(embedded)
-            for name, steps in steps_by_layer.items():
-                trace.tracks[name] = LayerActivations(steps, batch.source.lengths)
-                if model.encoder.cell == "rnn":
-                    values = torch.stack([s.detach() for s in steps], dim=1)[embedded.mask]
-                    trace.units[name] = [(nn.Tanh(), values)]
-        else:
+        if model.traits.is_bi_encoder:
             states = model.encode(embedded)
-            if not trace.tracks:
-                track = _as_activations(model, batch.source, states.data)
-                trace.tracks = {"layer 1": track} if track else {}
+        else:
+            states = _encode(model, embedded, trace)
+        if not trace.tracks:
+            track = _as_activations(model, batch.source, states.data)
+            trace.tracks = {"layer 1": track} if track else {}
         vector, _ = model.pool_states(states)
         loss = task.loss(model.apply_head(vector, batch.source), batch).total
     return trace, embedded.data, states.data, loss
+
+
+def _encode(model: EncoderModel, embedded: Padded, trace: ForwardTrace) -> Padded:
+    """Encode one text, or two in a row; recurrent encoders are unrolled, step by step."""
+    x = embedded
+    if isinstance(model, JointPairModel) and x.second is not None:
+        x = model.pair(x)
+    below, stride = 0, 1
+    for member in encoder_members(model.encoder):
+        if isinstance(member, Recurrent):
+            states, steps_by_layer = member.unroll(x)
+            for name, steps in steps_by_layer.items():
+                _, number, *rest = name.split(" ")
+                name = " ".join(["layer", str(int(number) + below), *rest])
+                trace.tracks[name] = LayerActivations(steps, x.lengths, stride)
+                if member.cell in TANH_CELLS:
+                    values = torch.stack([s.detach() for s in steps], dim=1)[x.mask]
+                    trace.units[name] = [(nn.Tanh(), values)]
+        else:
+            states = member(x)
+        x, below, stride = states, below + count_layers(member), stride * member.stride
+    return x
 
 
 def _register_hooks(
     model: EncoderModel, source: Padded, trace: ForwardTrace
 ) -> Iterator[Callable[[], None]]:
     """Capture the outputs of encoder layers and activations; yield what removes each hook."""
-    layers = encoder_layers(model.get_submodule("encoder"))
 
-    def layer(module: nn.Module, inputs: object, out: object) -> None:
-        track = _as_activations(model, source, output_tensor(out))
-        if track is not None:
-            trace.tracks[f"layer {len(trace.tracks) + 1}"] = track
+    def layer(below: int) -> Callable[[nn.Module, object, object], None]:
+        captured: list[int] = []
 
-    def activation(name: str) -> ForwardHook:
+        def hook(module: nn.Module, inputs: object, out: object) -> None:
+            track = _as_activations(model, source, output_tensor(out))
+            if track is not None:
+                captured.append(1)
+                trace.tracks[f"layer {below + len(captured)}"] = track
+
+        return hook
+
+    def activation(name: str, below: int | None) -> ForwardHook:
         calls: list[int] = []
 
         def hook(module: nn.Module, inputs: object, out: Tensor) -> None:
             calls.append(1)
-            # One activation module may serve all layers in turn, as in the MLP encoder.
-            shared = name == "encoder.activation" and bool(layers)
-            group = f"layer {len(calls)}" if shared else layer_name(model, name)
+            group = layer_name(model, name) if below is None else f"layer {below + len(calls)}"
             track = _as_activations(model, source, out)
             values = out.detach() if track is None else out.detach()[_step_mask(track, out)]
             trace.units.setdefault(group, []).append((module, values))
 
         return hook
 
-    # A linear layer is half a layer: its activation is the other half.
-    bare = bool(layers) and isinstance(layers[0], nn.Linear)
-    shared = model.encoder.activation if isinstance(model.encoder, MLP) else None
-    for module in layers if shared is None or not bare else [shared]:
-        yield module.register_forward_hook(layer).remove
+    shared: dict[nn.Module, int] = {}  # one activation module that serves all layers in turn
+    below, members = 0, encoder_members(model.encoder)
+    for member in members:
+        assert isinstance(member, nn.Module)
+        layers = encoder_layers(member)
+        if isinstance(member, MLP):  # a linear layer is half a layer: its activation is the other
+            shared[member.activation] = below
+            layers = [member.activation]
+        elif not layers and len(members) > 1 and not isinstance(member, Recurrent):
+            layers = [member]
+        hook = layer(below)
+        for module in layers:
+            yield module.register_forward_hook(hook).remove
+        below += count_layers(member)
     for name, module in model.named_modules():
         if isinstance(module, (nn.ReLU, *BOUNDED)):
-            yield module.register_forward_hook(activation(name)).remove
+            hook_ = activation(name, shared.get(module))
+            yield module.register_forward_hook(hook_).remove
 
 
 def _as_activations(

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.encode.rnn import DIRECTION_NAMES, Recurrent
+from weft.encode.stack import EncoderStack, encoder_members
 from weft.model import Model
+from weft.protocols import Encoder
 from weft.runtime import Runtime
 from weft.train.gradients.verdict import Curve
 
@@ -191,17 +193,29 @@ def layer_name(model: Model, name: str) -> str:
     if part != "encoder":
         return part
     encoder = model.get_submodule("encoder")
+    if not isinstance(encoder, EncoderStack):
+        return _encoder_layer(encoder, rest) or "encoder"
+    if len(rest) < 2:
+        return "encoder"
+    which = int(rest[1])  # "stack.0.layers.2": the first encoder of the stack
+    below = sum(count_layers(member) for member in encoder.members[:which])
+    inner = _encoder_layer(encoder.stack[which], rest[2:], below)
+    return inner or f"encoder {which + 1}"
+
+
+def _encoder_layer(encoder: nn.Module, names: list[str], below: int = 0) -> str:
+    """Return the layer of a module of one encoder, over `below` layers; "" if it is in none."""
     if isinstance(encoder, Recurrent):
-        if not rest or rest[0] != "net" or len(rest) < 2:
-            return "encoder"
-        which, _, reverse = rest[1].rpartition("_l")[2].partition("_")
+        if len(names) < 2 or names[0] != "net":
+            return ""
+        which, _, reverse = names[1].rpartition("_l")[2].partition("_")
         side = DIRECTION_NAMES[bool(reverse)] if encoder.directions == 2 else ""
-        return f"layer {int(which) + 1}{side}"
-    layers = encoder_layers(encoder)
-    if not layers:
-        return "layer 1"
+        return f"layer {int(which) + 1 + below}{side}"
+    if not encoder_layers(encoder):
+        return f"layer {1 + below}"
     lists = {n for n, child in encoder.named_children() if isinstance(child, nn.ModuleList)}
-    return f"layer {int(rest[1]) + 1}" if len(rest) > 1 and rest[0] in lists else "encoder"
+    inside = len(names) > 1 and names[0] in lists
+    return f"layer {int(names[1]) + 1 + below}" if inside else ""
 
 
 def _decoder_layer(name: str) -> str:
@@ -219,8 +233,24 @@ def _decoder_layer(name: str) -> str:
 
 
 def encoder_layers(encoder: nn.Module) -> Sequence[nn.Module]:
-    """Return an encoder's layers if it keeps them in a list, else []."""
+    """Return an encoder's layers if it keeps them in a list, else []; those of a stack in turn."""
+    if isinstance(encoder, EncoderStack):
+        return [layer for member in encoder.stack for layer in encoder_layers(member)]
     if isinstance(encoder, Recurrent):
         return []
     lists = [child for child in encoder.children() if isinstance(child, nn.ModuleList)]
     return list(lists[0]) if lists else []
+
+
+def count_layers(encoder: object) -> int:
+    """Return the number of layers of one encoder; one without a list of layers is one."""
+    assert isinstance(encoder, nn.Module)
+    if isinstance(encoder, Recurrent):
+        return int(encoder.net.num_layers)
+    return len(encoder_layers(encoder)) or 1
+
+
+def encoder_cell(encoder: Encoder) -> str:
+    """Return the cell of the topmost recurrent encoder, or ""."""
+    members = reversed(encoder_members(encoder))
+    return next((member.cell for member in members if isinstance(member, Recurrent)), "")

@@ -29,6 +29,7 @@ from weft.runtime import Runtime
 from weft.tasks.task import AnyTask
 from weft.train.gradients.measure import (
     ForwardTrace,
+    encoder_cell,
     eval_with_gradients,
     layer_statistics,
     median_by_distance,
@@ -297,8 +298,7 @@ def _network_kind(model: Model) -> str:
 def memory_cell(model: Model) -> str:
     """Return the recurrent cell that carries the memory from step to step, or ""."""
     if isinstance(model, EncoderModel):
-        recurrent = isinstance(model.encoder, Recurrent) and not model.traits.is_bi_encoder
-        return str(model.parts["encoder"]["cell"]) if recurrent else ""
+        return "" if model.traits.is_bi_encoder else encoder_cell(model.encoder)
     if not isinstance(model, LanguageModel):
         return ""
     decoder = model.head.decoder
