@@ -8,8 +8,8 @@ from sklearn.metrics import f1_score
 
 from weft.compare.significance import (
     _answer_label_counts,
-    _macro_f1,
     answer_score,
+    macro_f1,
     p_values,
     paired_macro_f1,
 )
@@ -114,7 +114,7 @@ def test_macro_f1_is_tested_as_itself(tmp_path):
 
     first, second = of(blind), of(fair)
     expected = [f1_score(gold, said, average="macro") for said in (blind, fair)]
-    assert _macro_f1(first.sum(0)[None])[0] == pytest.approx(expected[0])
-    assert _macro_f1(second.sum(0)[None])[0] == pytest.approx(expected[1])
+    assert macro_f1(first.sum(0)[None])[0] == pytest.approx(expected[0])
+    assert macro_f1(second.sum(0)[None])[0] == pytest.approx(expected[1])
     assert paired_macro_f1(first, second) < 0.01
     assert paired_macro_f1(first, first) == 1.0
