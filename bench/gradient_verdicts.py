@@ -19,6 +19,7 @@ Starts: "own" are the recipes' (an orthogonal recurrence, small word vectors, fo
 import gzip
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -187,22 +188,32 @@ def read_text(data: Path) -> dict[str, list[Example]]:
 
 
 def summarise(keep: record.Record, rows: list[dict[str, Any]]) -> None:
-    """Print how often the level says what is learned: with "good", with "warning", with "bad"."""
+    """Print what each network learned at each distance, and how often a level said so."""
     for part in ("classify", "language"):
-        for key in ("level_before", "level"):
-            table: dict[str, list[float]] = {}
-            for row in rows:
-                if row["question"].endswith(part):
-                    table.setdefault(row[key], []).append(row["accuracy"])
-            for level, accuracies in sorted(table.items()):
+        own = [row for row in rows if row["question"].endswith(f": {part}")]
+        keys = ("recipe", "start", "steps")
+        for key in dict.fromkeys(tuple(row[name] for name in keys) for row in own):
+            runs = [row for row in own if tuple(row[name] for name in keys) == key]
+            keep.line(
+                f"what is learned: {part}",
+                **dict(zip(keys, key, strict=True)),
+                runs=len(runs),
+                learned=sum(row["accuracy"] >= LEARNED for row in runs),
+                accuracy=round(float(np.mean([row["accuracy"] for row in runs])), 3),
+                before=float(f"{np.median([row['before'] for row in runs]):.2g}"),
+                after=float(f"{np.median([row['after'] for row in runs]):.2g}"),
+                levels=dict(Counter(row["level"] for row in runs)),
+            )
+        for level in ("good", "warning", "bad"):
+            runs = [row for row in own if row["level"] == level]
+            if runs:
                 keep.line(
-                    "gradient verdict against what is learned",
+                    "verdict against what is learned",
                     part=part,
-                    when="before training" if key == "level_before" else "after training",
                     level=level,
-                    runs=len(accuracies),
-                    learned=sum(value >= LEARNED for value in accuracies),
-                    accuracy=round(float(np.mean(accuracies)), 3),
+                    runs=len(runs),
+                    learned=sum(row["accuracy"] >= LEARNED for row in runs),
+                    accuracy=round(float(np.mean([row["accuracy"] for row in runs])), 3),
                 )
 
 

@@ -210,6 +210,34 @@ def reviews(line: Figures) -> Row:
     return line["recipe"], shown, line["level"], line["verdict"], f"{line['reading_ms']:,}"
 
 
+def learned(line: Figures) -> Row:
+    return (
+        line["recipe"],
+        line["start"],
+        str(line["steps"]),
+        f"{line['learned']} of {line['runs']}",
+        percent(line["accuracy"]),
+        f"{line['before']:.2g}",
+        f"{line['after']:.2g}",
+        ", ".join(f"{level} {count}" for level, count in line["levels"].items()),
+    )
+
+
+def predicted(line: Figures) -> Row:
+    return (
+        {"classify": "classifier", "language": "language model"}[line["part"]],
+        line["level"],
+        f"{line['learned']} of {line['runs']}",
+        percent(line["accuracy"]),
+    )
+
+
+def gradients_on_text(line: Figures) -> Row:
+    curve = {int(step): value for step, value in line["curve"].items()}
+    shown = tuple(f"{curve[step]:.2g}" for step in TEXT_DISTANCES)
+    return (line["recipe"], f"{line['perplexity']:.1f}", *shown, line["level"], line["verdict"])
+
+
 def page_size(line: Figures) -> Row:
     size, bar = line["value"] / 1e6, line["bar"] / 1e6
     return line["page"], f"{size:.2f}", verdict(size, bar, above=False)
@@ -393,6 +421,72 @@ HEALTH = Section(
         ),
     ),
 )
+LEARNED_COLUMNS = (
+    *("recipe", "start", "words back", "learned", "accuracy", "gradient before", "after"),
+    "level",
+)
+TEXT_DISTANCES = (5, 10, 20, 40, 60)
+VERDICTS = Section(
+    "What gradient verdicts predict",
+    "Elman against LSTM. Classifiers label a text by its first word, language models end a "
+    "sentence with it; filler lies between. Learned: accuracy 0.9 or more. The gradient is that of "
+    "the first word relative to the last, before and after training (median); the verdict takes "
+    "the weaker. Own: the recipes' initialisation, an orthogonal recurrence with small word "
+    "vectors; strong inputs: word vectors of deviation 1; open gates: forget bias 4. The "
+    "thresholds were chosen on seeds 1 to 5, the classifiers here have seeds 6 to 10.",
+    (
+        Table(
+            "verdict against what is learned",
+            ("model", "verdict", "learned", "accuracy"),
+            predicted,
+            "A gradient that arrives is needed, but does not suffice: within 60 epochs the LSTM "
+            "language model did not learn 40 words, though its gradient reaches them.",
+        ),
+        Table(
+            "what is learned: classify",
+            (
+                "recipe",
+                "start",
+                "words back",
+                "learned",
+                "accuracy",
+                "gradient before",
+                "after",
+                "level",
+            ),
+            learned,
+            "The lecture holds where the way is long or the inputs are strong. At 20 words the "
+            "orthogonal start lets both networks learn. An LSTM with forget bias 1 loses its "
+            "gradient to strong inputs, too; with open gates it always learned.",
+        ),
+        Table(
+            "what is learned: language",
+            (
+                "recipe",
+                "start",
+                "words back",
+                "learned",
+                "accuracy",
+                "gradient before",
+                "after",
+                "level",
+            ),
+            learned,
+        ),
+        Table(
+            "gradient verdict: text",
+            (
+                "recipe",
+                "perplexity",
+                *(f"{k} back" for k in (5, 10, 20, 40, 60)),
+                "level",
+                "verdict",
+            ),
+            gradients_on_text,
+            "60,000 words of Tiny Shakespeare, 100 hidden units, windows of 70 words, 6 epochs.",
+        ),
+    ),
+)
 REPORT = Section(
     "Layout of the report",
     "Checked in headless Chromium: requests that leave the page, console errors, "
@@ -410,4 +504,4 @@ REPORT = Section(
         ),
     ),
 )
-SECTIONS = (COMPARE, LATENCY, INTERRUPT, SCALE, DOCTOR, EXPLAIN, HEALTH, REPORT)
+SECTIONS = (COMPARE, LATENCY, INTERRUPT, SCALE, DOCTOR, EXPLAIN, HEALTH, VERDICTS, REPORT)

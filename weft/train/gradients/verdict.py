@@ -217,7 +217,7 @@ def _check_memory(evidence: Evidence, name: str, curve: Curve) -> Finding:
 def _suggest(evidence: Evidence) -> str:
     """Return what carries a memory farther than this cell does."""
     if evidence.predicts:
-        return "lstm-lm or gpt" if evidence.cell in UNGATED_CELLS else "gpt, or decoder.kind=gpt"
+        return "lstm-lm or gpt" if evidence.cell in UNGATED_CELLS else "gpt"
     if evidence.cell in UNGATED_CELLS:
         return "lstm or attention"
     open_gates = "encoder.forget_bias=4, " if evidence.cell == "lstm" else ""
