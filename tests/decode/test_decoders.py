@@ -11,6 +11,7 @@ from weft import registry
 from weft.batch import Padded
 from weft.decode.losses import sequence_loss, shift_right
 from weft.decode.search.state import expand_beams, reorder
+from weft.encode.cells import FORMULA_CELLS
 
 V, M = 13, 6
 LENGTHS, SOURCES = [5, 0, 1, 3], [3, 2, 0, 7]
@@ -53,6 +54,11 @@ VARIANTS = [
         "hidden": 6,
         "cell": "gru",
     },
+    *({"kind": "rnn", "cell": cell, "layers": 2} for cell in FORMULA_CELLS),
+    *(
+        {"kind": "rnn", "cell": cell, "attention": "bahdanau", "layers": 2}
+        for cell in ("tied-lstm", "gru-reset-before")
+    ),
     {"kind": "cnn", "kernel": 1, "tied": True, "dropout": 0.0},
     {"kind": "cnn", "kernel": 4, "width": 6},
     {"kind": "transformer", "norm": "post", "tied": False, "activation": "gelu"},
@@ -71,10 +77,14 @@ VARIANTS = [
         "word_dropout": 0.1,
         "weight_drop": 0.3,
     },
+    *({"kind": "rnn-lm", "cell": cell, "layers": 2, "dropout": 0.3} for cell in FORMULA_CELLS),
+    {"kind": "rnn-lm", "cell": "tied-lstm", "weight_drop": 0.3, "variational": True},
     {"kind": "rnn-lm", "layers": 2, "layer_norm": True, "dropout": 0.3},
+    {"kind": "rnn-lm", "cell": "prototype-lstm", "layers": 2, "layer_norm": True},
     {"kind": "rnn-lm", "cell": "gru", "layer_norm": True, "variational": True, "tied": True},
     {"kind": "bidirectional-lm", "by": "mask", "tied": True},
     {"kind": "bidirectional-lm", "layers": 2, "cell": "gru"},
+    {"kind": "bidirectional-lm", "cell": "tied-lstm"},
     {"kind": "elmo", "layer_norm": True},
     {"kind": "elmo", "layers": 1, "clip": 0.0, "highway_layers": 0, "max_bytes": 2},
 ]

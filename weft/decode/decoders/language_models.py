@@ -13,10 +13,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
-from weft.decode.decoders.recurrent import Cell, RNNState, build_rnn, unroll
+from weft.decode.decoders.recurrent import RNNState, build_rnn, unroll
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.characters import reverse_rows
 from weft.encode import rnn
+from weft.encode.cells import FormulaRNN
+from weft.encode.rnn import Cell
 from weft.errors import UserError
 from weft.protocols import LanguageModelDecoder, State
 from weft.registry import register
@@ -132,14 +134,15 @@ class RecurrentLMState(NamedTuple):
 
 @register("decoder", "rnn-lm")
 class RecurrentLM(nn.Module, LanguageModelDecoder):
-    """An Elman, GRU or LSTM language model whose state is carried from window to window.
+    """A recurrent language model whose state is carried from window to window.
 
-    `dropout` applies to inputs, between layers and before the output layer, unless `input_dropout`
-    or `between_dropout` override it. Options of Merity et al. (2018): `variational` uses one mask
-    for all steps of a row (Gal and Ghahramani 2016), `word_dropout` drops whole words of the
-    vocabulary, `weight_drop` drops recurrent weights, `ar` and `tar` are activation and temporal
-    activation regularisation. `layer_norm` normalises what each layer gives to the next and to the
-    output layer (Ba et al. 2016); the carried state is that of the cells.
+    It has any cell of the encoder 'rnn'. `dropout` applies to inputs, between layers and before the
+    output layer, unless `input_dropout` or `between_dropout` override it. Options of Merity et al.
+    (2018): `variational` uses one mask for all steps of a row (Gal and Ghahramani 2016),
+    `word_dropout` drops whole words of the vocabulary, `weight_drop` drops recurrent weights, `ar`
+    and `tar` are activation and temporal activation regularisation. `layer_norm` normalises what
+    each layer gives to the next and to the output layer (Ba et al. 2016); the carried state is that
+    of the cells.
     """
 
     causal, is_stateful = True, True
@@ -184,6 +187,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         deviation = min(0.1, width**-0.5) if tied else 0.1
         self.words = OutputLayer(vocabulary_size, width, hidden, tied, deviation)
         self.net = build_rnn(cell, width, hidden, layers, self.between_dropout)
+        self.num_states = rnn.num_states(cell)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(layers if layer_norm else 0))
 
     @property
@@ -196,7 +200,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         weight = self.words.table.weight
         shape = (batch, self.net.num_layers, self.net.hidden_size)  # (B, L, H)
         zero = torch.zeros(shape, dtype=weight.dtype, device=device)
-        return RecurrentLMState(zero, zero.clone() if self.cell == "lstm" else None)
+        return RecurrentLMState(zero, zero.clone() if self.num_states == 2 else None)
 
     def step(self, ids: Tensor, state: RecurrentLMState) -> tuple[Tensor, RecurrentLMState]:
         """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
@@ -267,7 +271,7 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
     ) -> BPTTOutput:
         vectors = self._apply_dropout(self._vectors(ids), self.input_dropout)  # (B, T, E)
         special = self.training and (self.variational or self.weight_drop > 0)
-        layered = special or len(self.norms) > 0
+        layered = special or len(self.norms) > 0 or isinstance(self.net, FormulaRNN)
         if not ids.shape[1]:
             raw = vectors.new_zeros(*ids.shape, self.net.hidden_size)  # (B, 0, H)
             after: RNNState = (state.hidden, state.cell)
@@ -320,6 +324,11 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         self, data: Tensor, before: list[Tensor], layer: int, lengths: Tensor | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the states (B, T, H) of one layer, and its state after each row's last word."""
+        none = None if lengths is None else (lengths == 0).to(data.device)[:, None]
+        if isinstance(self.net, FormulaRNN):
+            drop = self.weight_drop if self.training else 0.0
+            out, last = self.net.run_layer(data, f"l{layer}", before, lengths, drop)
+            return out, last if none is None else _keep_rows(none, before, last)
         weights = [getattr(self.net, f"{name}_l{layer}") for name in rnn.WEIGHT_NAMES]
         if self.training:
             weights[1] = F.dropout(weights[1], self.weight_drop)
@@ -340,9 +349,8 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
         out, _ = pad_packed_sequence(
             packed._replace(data=steps), batch_first=True, total_length=data.shape[1]
         )
-        none = (lengths == 0).to(data.device)[:, None]
-        last = [part[0, back] for part in after]
-        return out, [torch.where(none, a, b.to(a.dtype)) for a, b in zip(before, last, strict=True)]
+        assert none is not None
+        return out, _keep_rows(none, before, [part[0, back] for part in after])
 
     def _run_packed(
         self, data: Tensor, state: RecurrentLMState, lengths: Tensor
@@ -361,6 +369,11 @@ class RecurrentLM(nn.Module, LanguageModelDecoder):
             cell = torch.where(none, state.cell, kept.transpose(0, 1))  # (B, L, H)
         raw, _ = pad_packed_sequence(out, batch_first=True, total_length=data.shape[1])
         return raw, (torch.where(none, state.hidden, last.transpose(0, 1)), cell)
+
+
+def _keep_rows(none: Tensor, before: list[Tensor], after: list[Tensor]) -> list[Tensor]:
+    """Return the states after a window, of empty rows those before it."""
+    return [torch.where(none, a, b.to(a.dtype)) for a, b in zip(before, after, strict=True)]
 
 
 @register("decoder", "bidirectional-lm")

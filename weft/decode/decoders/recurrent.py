@@ -20,11 +20,12 @@ from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer, fold_b
 from weft.decode.search.state import SharedTensor, share, unwrap
 from weft.embed.activations import check_sizes
 from weft.encode import rnn
+from weft.encode.cells import FormulaRNN
+from weft.encode.rnn import Cell
 from weft.errors import UserError
 from weft.protocols import DecoderState, Section, Seq2SeqDecoder
 from weft.registry import register
 
-Cell = Literal["rnn", "gru", "lstm"]
 Readout = Literal["maxout", "tanh", "state"]
 RNNState = tuple[Tensor, Tensor | None]  # hidden state and LSTM cell, each (B, L, H)
 
@@ -54,14 +55,14 @@ class RecurrentState(DecoderState):
         return self.weights
 
 
-def build_rnn(cell: Cell, input_size: int, hidden: int, layers: int, dropout: float) -> nn.RNNBase:
+def build_rnn(
+    cell: Cell, input_size: int, hidden: int, layers: int, dropout: float
+) -> nn.RNNBase | FormulaRNN:
     """Build unidirectional layers, initialised like the encoders."""
-    net = rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
-    assert isinstance(net, nn.RNNBase)
-    return net
+    return rnn.Recurrent(input_size, hidden, layers, cell, False, dropout).net
 
 
-def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
+def unroll(net: nn.RNNBase | FormulaRNN, data: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
     """Return the states of every step (B, T, H), and the last state of every layer."""
     first = state[0].to(data.dtype).transpose(0, 1).contiguous()  # (L, B, H)
     if state[1] is None:
@@ -73,23 +74,32 @@ def unroll(net: nn.RNNBase, data: Tensor, state: RNNState) -> tuple[Tensor, RNNS
 
 
 def advance(
-    net: nn.RNNBase, data: Tensor, hidden: Sequence[Tensor], cells: Sequence[Tensor]
+    net: nn.RNNBase | FormulaRNN, data: Tensor, hidden: Sequence[Tensor], cells: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return hidden states and LSTM cells (B, H) of every layer after one input (B, E)."""
     after: list[Tensor] = []
     kept: list[Tensor] = []
-    for layer, weights in enumerate(net.all_weights):
+    for layer in range(net.num_layers):
         if layer and net.dropout:
             data = F.dropout(data, net.dropout, net.training)
-        before = hidden[layer].to(data.dtype)
-        if cells:
-            data, cell = torch.lstm_cell(data, (before, cells[layer].to(data.dtype)), *weights)
-            kept.append(cell)
-        else:
-            step = torch.gru_cell if isinstance(net, nn.GRU) else torch.rnn_tanh_cell
-            data = step(data, before, *weights)
+        before = [states[layer].to(data.dtype) for states in (hidden, cells) if states]
+        data, *cell = _advance_layer(net, data, before, layer)
         after.append(data)
+        kept += cell
     return after, kept
+
+
+def _advance_layer(
+    net: nn.RNNBase | FormulaRNN, data: Tensor, before: list[Tensor], layer: int
+) -> Sequence[Tensor]:
+    """Return the states (B, H) of one layer after one input (B, E)."""
+    if isinstance(net, FormulaRNN):
+        return next(net.steps(data[:, None], f"l{layer}", before))
+    weights = net.all_weights[layer]
+    if len(before) == 2:
+        return torch.lstm_cell(data, before, *weights)
+    step = torch.gru_cell if isinstance(net, nn.GRU) else torch.rnn_tanh_cell
+    return [step(data, before[0], *weights)]
 
 
 class DeepOutput(nn.Module):
@@ -118,7 +128,7 @@ class DeepOutput(nn.Module):
 
 @register("decoder", "rnn")
 class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
-    """An Elman, GRU or LSTM decoder.
+    """A recurrent decoder with any cell of the encoder 'rnn'.
 
     The `summary` of the encoder states gives the initial state, s₀ = tanh(W c + b); "backward" is
     the backward direction at the first step. `source` adds nothing (Sutskever et al. 2014), the
@@ -184,7 +194,7 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
         added = memory_size if self.context_first else vector_size if self.every else 0
         entering = width + added + (hidden if input_feeding else 0)
         self.net = build_rnn(cell, entering, hidden, layers, dropout)
-        self.hidden_size, self.layers, self.kept = hidden, layers, 2 if cell == "lstm" else 1
+        self.hidden_size, self.layers, self.kept = hidden, layers, rnn.num_states(cell)
         sizes = {"input_size": memory_size, "directions": directions}
         pool = {"kind": "last" if self.backward_only else summary}
         self.summary = registry.build("pool", pool, **sizes)
