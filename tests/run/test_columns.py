@@ -141,7 +141,8 @@ def test_structures_that_are_no_tags_are_refused(tmp_path, content, name, fix):
     message = fails(*run, "-o", tmp_path / "run")
     assert name in message
     assert fix in message
-    assert name in fails("check", path)
+    if content is OIE:  # the others are checked as what they are
+        assert name in fails("check", path)
     ok(*run, "-o", tmp_path / "run", *fix.split())  # what the message says can be done
 
 

@@ -48,7 +48,7 @@ def check(
         bool, typer.Option("--near/--no-near", help="Look for near-duplicates.")
     ] = True,
 ) -> None:
-    """Find faults in labelled texts, text pairs, tagged words, spans and trees.
+    """Find faults in labelled texts, text pairs, tagged words, spans, trees, roles, coreference.
 
     It finds leaks, duplicates, misspelled labels and broken rows; targets that are missing, copied
     or far too long; heads that form no tree, tags that violate their scheme, offsets outside the
@@ -57,6 +57,7 @@ def check(
     from weft.doctor.check import examine_files, open_for_check
     from weft.doctor.finding import MAX_SHOWN_PLACES as PLACES
     from weft.doctor.formats.files import MATRICES, PARALLEL
+    from weft.text.formats.recognise import SEMANTIC_FORMATS
 
     first, second, third = (options.column(column) for column in (text, text_pair, label))
     known = options.label_names(names) or ()
@@ -68,6 +69,8 @@ def check(
         raise UserError("--fix cannot write parallel files. Remove --fix or --target.")
     if fix and MATRICES in found.formats.values():
         raise UserError("--fix cannot write matrices. Remove --fix.")
+    if fix and (unwritable := set(SEMANTIC_FORMATS) & set(found.formats.values())):
+        raise UserError(f"--fix cannot write {', '.join(sorted(unwritable))}. Remove --fix.")
     with counting("texts") as count:
         seen = examine_files(found, task, max_words, near, None if as_json else PLACES, count)
     diagnosis = seen.diagnosis

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 
 from weft.errors import UserError
 from weft.text.annotation import schemes, trees
+from weft.text.annotation.frames import Coreference, Extractions, Frames
 from weft.text.annotation.schemes import OUTSIDE, Span
 from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats.conllu_sentence import EMPTY_CELL
 
 TAGS, RELATIONS, TYPES, NODES = "tags", "relations", "types", "node labels"
-QUESTIONS = "kinds of questions"
+QUESTIONS, ROLES = "kinds of questions", "roles"
 NOUNS = {
     TAGS: "tag", RELATIONS: "relation", TYPES: "type", NODES: "node label",
-    QUESTIONS: "kind of question",
+    QUESTIONS: "kind of question", ROLES: "role",
 }  # fmt: skip
 _IGNORED_COLUMNS = ("lemma", "deps", "misc")  # columns in which duplicates may differ
 _SPAN_TAG = re.compile(r"[BILUES]-\S+")
@@ -24,6 +25,8 @@ def collect_annotations(example: Example) -> dict[str, list[str]]:
     label = example.label
     if isinstance(label, GoldAnswers):
         return {QUESTIONS: ["answered" if label.texts else "no answer"]}
+    if isinstance(label, Frames):
+        return {ROLES: [role.label for one in label.predicates for role in one.roles]}
     if isinstance(label, CharSpans):
         return {TYPES: [span.label for span in label.spans]}
     if isinstance(label, WordAnnotations):
@@ -72,7 +75,7 @@ def annotation_hash(example: Example) -> int | None:
     label = example.label
     if example.tree is not None:
         return hash(trees.format(example.tree))
-    if isinstance(label, GoldAnswers):
+    if isinstance(label, (GoldAnswers, Frames, Coreference, Extractions)):
         return hash(label)
     if isinstance(label, CharSpans):
         return hash(label.spans)
@@ -88,6 +91,12 @@ def describe_difference(one: Example, other: Example) -> str:
         return _tree_difference(one.tree, other.tree)
     if isinstance(mine, GoldAnswers) and isinstance(yours, GoldAnswers):
         return " / ".join(f"'{a.texts[0]:.30}'" if a.texts else "no answer" for a in (mine, yours))
+    if isinstance(mine, Frames) and isinstance(yours, Frames):
+        return _frame_difference(one, mine, yours)
+    if isinstance(mine, Coreference) and isinstance(yours, Coreference):
+        return f"{len(mine.mentions)} mentions / {len(yours.mentions)} mentions"
+    if isinstance(mine, Extractions) and isinstance(yours, Extractions):
+        return f"{len(mine.tuples)} tuples / {len(yours.tuples)} tuples"
     if isinstance(mine, CharSpans) and isinstance(yours, CharSpans):
         return _span_difference(one.text, mine.spans, yours.spans)
     if isinstance(mine, WordAnnotations) and isinstance(yours, WordAnnotations):
@@ -107,6 +116,17 @@ def _tree_difference(one: trees.Tree, other: trees.Tree) -> str:
             covered = mine.text if len(mine.text) < 30 else f"{mine.text[:29]}…"
             return f"'{covered}': {mine.label} / {yours.label}"
     return "different brackets"
+
+
+def _frame_difference(example: Example, mine: Frames, yours: Frames) -> str:
+    for a, b in zip(mine.predicates, yours.predicates, strict=False):
+        if a != b:
+            word = f"word {a.word + 1} '{example.words[a.word]}'"
+            if (a.word, a.sense) != (b.word, b.sense):
+                return f"{word}: {a.sense} / {b.sense}"
+            role = min(set(a.roles) ^ set(b.roles))
+            return f"{word}: {a.sense} differs in {role.label}"
+    return f"{len(mine.predicates)} predicates / {len(yours.predicates)} predicates"
 
 
 def _span_difference(text: str, mine: Sequence[Span], yours: Sequence[Span]) -> str:

@@ -10,6 +10,7 @@ from weft.doctor.formats.files import PARALLEL, Files, holds_labels, open_files
 from weft.doctor.survey import Survey, survey_sources
 from weft.errors import UserError
 from weft.registry import check_types
+from weft.text.formats.recognise import SEMANTIC_FORMATS
 from weft.text.read import Columns
 
 
@@ -78,10 +79,11 @@ def examine_files(
     parallel = PARALLEL in files.formats.values()
     texts = parallel and not task and not holds_labels(files)
     paired = True if texts or task == "seq2seq" else None if not task else False
+    unwritable = parallel or bool(set(SEMANTIC_FORMATS) & set(files.formats.values()))
     surveyed = survey_sources(files.sources, on_progress, paired)
     diagnosis, duplicates = diagnose(
         surveyed, files.paths, max_words, near, files.tallies, files.findings, max_places
     )  # fmt: skip
     return Examination(
-        files, surveyed, duplicates, remove_fix_hints(diagnosis) if parallel else diagnosis
+        files, surveyed, duplicates, remove_fix_hints(diagnosis) if unwritable else diagnosis
     )

@@ -8,6 +8,7 @@ from weft.doctor.annotations import annotation_hash, describe_word, is_sentence
 from weft.doctor.checks.annotation_faults import sentence_name
 from weft.doctor.finding import MAX_SHOWN_PLACES, Finding, Level, Place, excerpt
 from weft.doctor.survey import Split, Survey, reread_rows
+from weft.text.annotation.frames import Coreference
 from weft.text.example import Example
 
 
@@ -33,6 +34,13 @@ class PendingFinding:
     fix: str
     explain: Callable[[Example], str] | None = None  # describes a place from its text
     compare: Callable[[Example, Example], str] | None = None  # describes a place and the other
+
+
+def _unit(example: Example) -> str:
+    """Return the noun for an annotated row."""
+    if isinstance(example.label, Coreference):
+        return "document"
+    return "sentence" if is_sentence(example) else "text"
 
 
 def row_refs(split: Split, rows: Iterable[int]) -> tuple[RowRef, ...]:
@@ -63,11 +71,7 @@ def complete_findings(
     def place(ref: RowRef, finding: PendingFinding) -> Place:
         where, here = example(ref.row)
         is_annotated = here.id and annotation_hash(here) is not None
-        details = (
-            [sentence_name(here.id, 0, "sentence" if is_sentence(here) else "text")]
-            if is_annotated
-            else []
-        )
+        details = [sentence_name(here.id, 0, _unit(here))] if is_annotated else []
         if ref.word is not None:
             details.append(describe_word(here, ref.word))
         details += [ref.detail] if ref.detail else []

@@ -18,6 +18,7 @@ from weft.doctor.checks.target_stats import SAMPLE_ROWS, TargetStats, are_free_t
 from weft.doctor.checks.word_arrays import WordIndex
 from weft.doctor.finding import RowTally as RowTally
 from weft.doctor.words import normalise, split_words
+from weft.text.annotation.frames import Coreference
 from weft.text.example import CharSpans, Example, Label, WordAnnotations
 from weft.text.formats.features import is_matrix_reference
 
@@ -76,6 +77,7 @@ class Survey:
         self.variation = TagVariation()
         self.two = False  # rows have two texts
         self.sentences = False  # rows are sentences with words
+        self.documents = False  # rows are documents
         self.structured = False  # rows have word or span annotations
         self._words = 0  # distinct non-numeric labels
         self._fractions = False
@@ -87,6 +89,8 @@ class Survey:
     @property
     def unit(self) -> str:
         """The noun for a row."""
+        if self.documents:
+            return "document"
         return "sentence" if self.sentences else "pair" if self.two else "text"
 
     @property
@@ -204,7 +208,8 @@ class Survey:
     def _take_layers(self, split: Split, row: int, example: Example, known: int) -> None:
         """Count annotations by kind, and number them so that duplicates can be compared."""
         self.structured = True
-        self.sentences = self.sentences or is_sentence(example)
+        self.documents = self.documents or isinstance(example.label, Coreference)
+        self.sentences = self.sentences or (is_sentence(example) and not self.documents)
         self._label.append(self._numbers.setdefault(known, len(self._numbers)))
         for kind, names in collect_annotations(example).items():
             table = split.layers.setdefault(kind, {})

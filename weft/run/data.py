@@ -18,7 +18,7 @@ from weft.text.formats.documents import DocumentLayout, list_files, read_documen
 from weft.text.formats.features import not_text_error
 from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files
 from weft.text.formats.raw import read_raw_lines
-from weft.text.formats.recognise import is_matrix_file
+from weft.text.formats.recognise import SEMANTIC_FORMATS, is_matrix_file
 from weft.text.label_names import check_names, rename_labels
 from weft.text.line_source import BadRows, file_not_found
 from weft.text.read import Columns, read, resolve_columns
@@ -167,6 +167,11 @@ def example_source(
         if mode == "documents":
             return read_documents(
                 path, data.documents, columns=columns, on_bad_row=data.on_bad_row, skipped=tally
+            )
+        if mode == "labelled" and data.format in SEMANTIC_FORMATS:
+            raise UserError(
+                f"{path}: no task learns from data.format = '{data.format}' yet; `weft check` "
+                "reads it. To train a tagger on a column, omit it and pass --text and --label."
             )
         files = resolve_files(path, data.target, data.references)
         if len(files) > 1 and mode == "texts" and not data.target:

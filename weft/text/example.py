@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft.errors import UserError
+from weft.text.annotation.frames import Coreference, Extractions, Frames
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree
 
@@ -44,7 +45,18 @@ SINGULAR = {
 PLURAL = {"empty text": "empty texts", "broken tree": "broken trees"}
 UNKNOWN_WORDS = "texts with words that the model does not tell apart"  # unknown, or too long
 
-Label = str | tuple[str, ...] | float | WordAnnotations | CharSpans | GoldAnswers | None
+Label = (
+    str
+    | tuple[str, ...]
+    | float
+    | WordAnnotations
+    | CharSpans
+    | GoldAnswers
+    | Frames
+    | Coreference
+    | Extractions
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)

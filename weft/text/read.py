@@ -199,6 +199,9 @@ def _require_examples(examples: Iterator[Example], name: str) -> Iterator[Exampl
 def _read_structured(
     name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
+    from weft.text.formats.semantics.coreference import read_coreference
+    from weft.text.formats.semantics.extractions import read_extractions
+    from weft.text.formats.semantics.roles import read_roles
     from weft.text.formats.structured import (
         read_column_examples,
         read_conllu_examples,
@@ -208,6 +211,12 @@ def _read_structured(
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
         return read_conllu_examples(name, label=label, on_bad_row=on_bad_row, skipped=skipped)
+    if kind == "roles":
+        return read_roles(name, on_bad_row=on_bad_row, skipped=skipped)
+    if kind == "coreference":
+        return read_coreference(name, on_bad_row=on_bad_row, skipped=skipped)
+    if kind == "extractions":
+        return read_extractions(name, on_bad_row=on_bad_row, skipped=skipped)
     if kind in ("spans", "standoff"):
         return read_span_examples(
             name, brat=kind == "standoff", on_bad_row=on_bad_row, skipped=skipped

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from weft.doctor.annotations import NOUNS, RELATIONS, TAGS
+from weft.doctor.annotations import NOUNS, RELATIONS, ROLES, TAGS
 from weft.doctor.checks.label_variants import (
     CERTAIN_KINDS,
     MAX_COMPARED_LABELS,
@@ -16,6 +16,7 @@ from weft.doctor.formats.conllu import RELATIONS as UD_RELATIONS
 from weft.doctor.formats.conllu import UPOS
 from weft.doctor.pending import PendingFinding, RowRef, row_refs
 from weft.doctor.survey import DISTINCT, RowTally, Split, Survey, parse_number
+from weft.text.annotation.frames import is_role
 
 MIN_LABEL_EXAMPLES = 5  # fewer are too few to learn from
 MAX_CLASS_RATIO = 50  # largest class to smallest
@@ -117,6 +118,7 @@ def find_slips(survey: Survey, kind: str) -> list[LabelVariant]:
         or (
             variant.kind == "typo"
             and variant.label not in known
+            and not (kind == ROLES and is_role(variant.label))
             and min(len(variant.label), len(variant.meant)) >= MIN_SLIP_LETTERS
             and counts[variant.label] <= MAX_SLIP_COUNT
             and counts[variant.meant] >= MIN_SLIP_RATIO * counts[variant.label]

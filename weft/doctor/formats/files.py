@@ -19,7 +19,7 @@ from weft.doctor.survey import ExampleSource
 from weft.errors import AmbiguousColumnError, UserError
 from weft.text.example import Example, SkipCounter
 from weft.text.formats.parallel import SecondFile, look_like_labels, read_parallel, resolve_files
-from weft.text.formats.recognise import check_format, is_matrix_file
+from weft.text.formats.recognise import SEMANTIC_FORMATS, check_format, is_matrix_file
 from weft.text.label_names import rename_labels
 from weft.text.line_source import BadRows, SkipLog, file_not_found
 from weft.text.read import Columns, read, resolve_columns, table_layout
@@ -68,7 +68,9 @@ def open_files(
             if not os.path.exists(file):
                 raise file_not_found(file)
     names = SPLIT_NAMES.get(len(paths)) or tuple(_unique_names(paths))
-    columns, lines = _choose_columns(paths, columns, format) if not target else (columns, ())
+    lines: tuple[str, ...] = ()
+    if not target and not _has_meaning(paths[0], format, columns):
+        columns, lines = _choose_columns(paths, columns, format)
     out = Files(dict(zip(names, paths, strict=True)), {}, {}, {}, {}, (), lines, _second_file(task))
     for name, path in out.paths.items():
         out.tallies[name] = skipped = SkipLog()
@@ -105,6 +107,13 @@ def open_files(
         *_check_label_columns(out, format),
     ]
     return replace(out, findings=tuple(findings))
+
+
+def _has_meaning(path: str, format: str | None, columns: Columns) -> bool:
+    """Return whether a file holds roles, coreference or tuples, whose columns are not chosen."""
+    if len(resolve_files(path)) > 1 or is_matrix_file(path):
+        return False
+    return format_of(path, format, columns) in SEMANTIC_FORMATS
 
 
 def _choose_columns(

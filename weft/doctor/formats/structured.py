@@ -5,17 +5,28 @@ from collections.abc import Iterator
 
 from weft.doctor.checks.annotation_faults import AnnotationFault, group_faults
 from weft.doctor.finding import Finding
-from weft.doctor.formats import brackets, column_files, conllu, spans
+from weft.doctor.formats import (
+    brackets,
+    column_files,
+    conllu,
+    coreference,
+    extractions,
+    roles,
+    spans,
+)
 from weft.errors import UserError, unknown_name
 from weft.text.column_layout import detect_layout
 from weft.text.columns import Columns
 from weft.text.example import Example, SkipCounter
 from weft.text.formats.conllu_sentence import COLUMNS
-from weft.text.formats.recognise import recognise
+from weft.text.formats.recognise import SEMANTIC_FORMATS, recognise
+from weft.text.formats.semantics.coreference import detect_coreference
+from weft.text.formats.semantics.extractions import detect_extractions
+from weft.text.formats.semantics.roles import detect_roles
 from weft.text.formats.standoff import are_span_rows
 from weft.text.line_source import LineSource
 
-STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees")
+STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees", *SEMANTIC_FORMATS)
 
 
 def format_of(path: str, format: str | None, columns: Columns) -> str:
@@ -26,8 +37,22 @@ def format_of(path: str, format: str | None, columns: Columns) -> str:
             lines = [raw.decode("utf-8", "replace") for raw in source.head()]
         if any(are_span_rows([line]) for line in lines):
             recognised = "spans"
+    free = format is None and columns.label is None and columns.text is None
+    if free and (kind := _recognise_semantics(path, recognised)):
+        return kind
     # With another label requested, `read` reads such a file as texts with labels.
     return "jsonl" if recognised == "spans" and columns.label is not None else recognised
+
+
+def _recognise_semantics(path: str, kind: str) -> str:
+    """Return the one of SEMANTIC_FORMATS that a column file or a table is, or ""."""
+    if kind == "conll":
+        if detect_roles(path) is not None:
+            return "roles"
+        return "coreference" if detect_coreference(path) is not None else ""
+    if kind in ("tsv", "lines") and detect_extractions(path) is not None:
+        return "extractions"
+    return ""
 
 
 def check_columns(path: str, kind: str, columns: Columns) -> None:
@@ -50,6 +75,12 @@ def read_examples(
         return column_files.read_examples(path, columns, skipped)
     if kind == "trees":
         return brackets.read_examples(path, skipped)
+    if kind == "roles":
+        return roles.read_examples(path, skipped)
+    if kind == "coreference":
+        return coreference.read_examples(path, skipped)
+    if kind == "extractions":
+        return extractions.read_examples(path, skipped)
     return spans.read_examples(path, kind == "standoff", skipped)
 
 
@@ -89,6 +120,12 @@ def find_faults(path: str, kind: str, columns: Columns) -> Iterator[AnnotationFa
             yield from column_files.find_faults(path, columns)
         elif kind == "trees":
             yield from brackets.find_faults(path)
+        elif kind == "roles":
+            yield from roles.find_faults(path)
+        elif kind == "coreference":
+            yield from coreference.find_faults(path)
+        elif kind == "extractions":
+            yield from extractions.find_faults(path)
         else:
             yield from spans.find_faults(path, kind == "standoff")
     except UserError:

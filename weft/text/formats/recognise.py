@@ -20,9 +20,10 @@ from weft.text.line_source import LineSource, file_not_found, strip_compression
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
+SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request; no task learns them
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
-    *("conllu", "conll", "spans", "standoff", "squad"),
+    *("conllu", "conll", "spans", "standoff", "squad", *SEMANTIC_FORMATS),
 )
 LABEL_PREFIX = "__label__"
 MAX_CELL_CHARS = 10_000_000  # characters
@@ -44,7 +45,7 @@ FORMAT_BY_ENDING = {
 }
 
 # Formats with more than one label per text; each has its own reader.
-STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "squad")
+STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "squad", *SEMANTIC_FORMATS)
 _STRUCTURED_BY_ENDING = {
     ".conllu": "conllu",
     ".conllup": "conll",

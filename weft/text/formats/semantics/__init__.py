@@ -1,0 +1,1 @@
+"""Readers of annotations of meaning: semantic roles, coreference, extracted tuples."""
