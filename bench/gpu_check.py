@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 
 import weft
 from weft.attend.scores import masked_softmax
+from weft.attend.settings import CAUSAL_ATTENTION, Attention
 from weft.batch import Padded
 from weft.config import recipe, with_pretrained
 from weft.decode import losses
@@ -473,7 +475,7 @@ def early_graphs() -> Iterator[list[Any]]:
         yield steps
 
 
-GRAPH_RUNS = {
+GRAPH_RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("language", {"decoder.hidden": 64, "decoder.layers": 2, "decoder.heads": 2,
                          "decoder.dropout": 0.0, "task.window": 32, "tokenizer.vocab_size": 300}),
     "rnn-lm": ("language", {"decoder.width": 32, "decoder.hidden": 32, "decoder.dropout": 0.0}),
@@ -485,6 +487,10 @@ GRAPH_RUNS = {
                                    "embedder.attention_dropout": 0.0, "task.window": 32,
                                    "task.long_window": 48, "tokenizer.vocab_size": 300}),
 }  # fmt: skip
+for _score in ("additive", "dot", "bilinear"):
+    _task, _changes = GRAPH_RUNS["gpt"]
+    GRAPH_RUNS[f"gpt, {_score}"] = _task, {**_changes, "attention.score": _score}
+GRAPH_RUNS["gpt, local"] = _task, {**_changes, "attention.mask": "local", "attention.window": 5}
 
 
 def graphs_as_eager(name: str, device: torch.device) -> str:
@@ -496,7 +502,7 @@ def graphs_as_eager(name: str, device: torch.device) -> str:
             more = {**changes, "train.cuda_graphs": graphs, "train.precision": "fp32"}
             more |= {"train.compile": False, "train.optimiser": "sgd", "train.learning_rate": 0.05}
             with early_graphs() as steps:
-                out = train(name, device, f"{folder}/{graphs}", task, more)
+                out = train(name.split(",")[0], device, f"{folder}/{graphs}", task, more)
             if graphs:
                 problems = [step.state.speedup_failure for step in steps]
                 assert steps or device.type == "cpu", "updates were not captured"
@@ -549,6 +555,21 @@ DECODERS: dict[str, Callable[[], Any]] = {
     "bahdanau": lambda: RecurrentDecoder(V, MEMORY, width=32, hidden=40, attention="bahdanau"),
     "cnn": lambda: ConvolutionalDecoder(V, MEMORY, width=32, hidden=40, layers=2),
 }
+ATTENTIONS = {
+    "additive": Attention("additive", "causal"),
+    "dot": Attention("dot", "causal"),
+    "bilinear": Attention("bilinear", "causal"),
+    "local": Attention("scaled", "local", 3),
+    "no-diagonal additive": Attention("additive", "no-diagonal"),
+}
+for _name, _attention in ATTENTIONS.items():
+    DECODERS[f"transformer, {_name}"] = partial(
+        Seq2SeqTransformerDecoder, V, MEMORY, 64, 2, 2, 128, attention_config=_attention
+    )
+DECODERS["cnn, additive"] = partial(
+    ConvolutionalDecoder, V, MEMORY, width=32, hidden=40, layers=2,
+    attention_config=Attention("additive"),
+)  # fmt: skip
 SEARCHES = {
     "greedy": SearchSettings(method="greedy", max_length=40),
     "beam": SearchSettings(num_beams=4, num_return=3, max_length=30),
@@ -601,9 +622,10 @@ for _name, _dtype in product(DECODERS, (torch.float32, torch.bfloat16)):
     )
 
 
-@check("compiled decoding")
-def compiled_decoding(device: torch.device) -> str:
-    return decode_as_eager("transformer", device, torch.float32, "compiled")
+for _name in ("transformer", "transformer, additive", "transformer, local"):
+    check(f"compiled decoding: {_name}")(
+        lambda device, name=_name: decode_as_eager(name, device, torch.float32, "compiled")  # type: ignore[misc]
+    )
 
 
 @check("generation by a GPT with CUDA graphs", cuda=False)
@@ -625,10 +647,10 @@ def gpt_generation(device: torch.device) -> str:
     return f"graphs as eager steps, {same} on the CPU"
 
 
-@check("compiled blocks")
-def compiled_blocks(device: torch.device) -> str:
+def compiled_blocks(device: torch.device, attention: Attention) -> str:
     torch.manual_seed(1)
-    model = GPT(V, 64, 2, 2, max_positions=32, dropout=0.0).to(device).train()
+    sizes = {"max_positions": 32, "dropout": 0.0, "attention_config": attention}
+    model = GPT(V, 64, 2, 2, **sizes).to(device).train()
     ids = Padded(torch.randint(4, V, (3, 32), device=device), torch.full((3,), 32))
     expected = model.features(ids)
     expected.sum().backward()
@@ -642,6 +664,12 @@ def compiled_blocks(device: torch.device) -> str:
     )
     assert uncompile_blocks(model) > 0
     return f"largest difference {worst:.1e}"
+
+
+for _name, _attention in {"scaled": CAUSAL_ATTENTION, **ATTENTIONS}.items():
+    check(f"compiled blocks: {_name}")(
+        lambda device, attention=_attention: compiled_blocks(device, attention)  # type: ignore[misc]
+    )
 
 
 def main() -> int:

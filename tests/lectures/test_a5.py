@@ -15,8 +15,10 @@ from weft.attend.multihead import MultiHeadAttention
 from weft.attend.settings import Attention, MaskPattern
 from weft.batch import Padded
 from weft.config import recipe
+from weft.decode.cuda_graphs import decode_step
+from weft.decode.decoders import small_batch
 from weft.decode.decoders.packed import PackedDecoder, pack_if_possible
-from weft.decode.search.search import search
+from weft.decode.search.search import NO_CONSTRAINTS, search
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.model import fill
@@ -207,6 +209,29 @@ def test_beam_search_is_the_same_over_static_caches():
         for state in (built.start(memory), built.start(memory, limit=T + 1)):
             found.append(search(built.step, state, settings, batch=3, bos=2, eos=3))
     assert [[h.ids for h in row] for row in found[0]] == [[h.ids for h in row] for row in found[1]]
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("mask", "window"), CAUSAL)
+def test_decoding_graphs_take_kernels_only_where_they_compute_the_score(
+    score, mask, window, monkeypatch
+):
+    """As on a GPU, with the kernels' reference in their place."""
+    monkeypatch.setattr(decode_step, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(small_batch, "has_kernel", lambda *_: True)
+    built = decoder("transformer", score, mask, window)
+    memory = inputs(built)[1]
+    graphs = decode_step.DecodeGraphs(built, lambda work: work)
+    settings = SearchSettings(method="beam", num_beams=2, max_length=T)
+    with torch.no_grad():
+        expected = search(built.step, built.start(memory), settings, batch=3, bos=2, eos=3)
+        found = graphs.generate(memory, settings, NO_CONSTRAINTS, bos=2, eos=3)
+    assert not graphs.problem
+    assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in expected]
+    for row, right in zip(found, expected, strict=True):
+        assert [h.score for h in row] == pytest.approx([h.score for h in right], abs=1e-4)
+    rows = graphs.step_decoder.small_batch_rows
+    assert bool(rows) == (score == "scaled" and mask == "causal")
 
 
 # ---- the setting
