@@ -92,9 +92,11 @@ def test_a_language_model_that_breaks_names_the_part_and_the_lines_of_the_batch(
 def test_every_training_of_a_language_model_ends_with_a_verdict(recipe, tmp_path):
     changes = {"decoder.width": 5, "decoder.hidden": 5, "task.window": 8, "train.batch_size": 2,
                "train.epochs": 1, "train.threads": 1, "train.diagnose": True}  # fmt: skip
-    train(config.recipe(recipe).with_values(changes, "test"), tmp_path, splits=lines(), quiet=True)
+    given = config.recipe(recipe).with_values(changes, "test")
+    result = train(given, tmp_path, splits=lines(), quiet=True)
+    assert result.record["gradients"].startswith(("good: ", "warning: ", "bad: "))
     log = (tmp_path / "log.txt").read_text()
-    assert "gradients " in log
+    assert f"gradients {result.record['gradients']}" in log
     assert (tmp_path / "health.json").is_file()
     events = (tmp_path / "metrics.jsonl").read_text()
     assert '"event": "health"' in events or '"event":"health"' in events

@@ -45,6 +45,7 @@ class TrainingRecord(TypedDict, total=False):
     threads: list[tuple[int, int]]
     updates: int
     training_seconds: float
+    gradients: str  # TrainingResult.gradients
 
 
 class RunRecord(TrainingRecord):
@@ -69,3 +70,4 @@ class TrainingResult:
     updates: int = 0
     seconds: float = 0.0  # of updates and evaluations, without set-up
     threads: tuple[tuple[int, int], ...] = ()  # (update, number of threads from there on)
+    gradients: str = ""  # level and verdict on the gradients of the best weights

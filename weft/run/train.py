@@ -167,6 +167,7 @@ def _train(
                     "device_bytes": runtime.peak_memory(),
                     "losses": result.losses,
                     "rising": result.undertrained,
+                    "gradients": result.gradients,
                     "completed": result.completed,
                     "threads": list(result.threads),
                     "updates": result.updates,

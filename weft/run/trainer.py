@@ -125,7 +125,9 @@ class Trainer:
             undertrained = self.dev_curve.undertraining_note(self.settings.epochs, len(self.dev))
         if self.state.speedup_failure:
             self.logger.info(f"note: {self.state.speedup_failure}; training continued without")
+        verdict = ""
         if health := self._diagnose():
+            verdict = f"{health.level}: {health.verdict}"
             path = self.context.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
         return TrainingResult(
@@ -136,6 +138,7 @@ class Trainer:
             self.state.step,
             seconds,
             tuple(self.threads),
+            verdict,
         )
 
     def _train(self, stage: Stage) -> None:
