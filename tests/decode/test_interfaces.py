@@ -28,7 +28,7 @@ V, M = 11, 6
 COLUMNS = [(("root", "b", "c"), ""), (("N", "V"), "")]
 OUTPUTS = {
     "arcs": COLUMNS, "brackets": COLUMNS, "crf": COLUMNS, "tags": COLUMNS, "nodes": COLUMNS[:1],
-    "recursive": COLUMNS, "span": (5, True), "masked": (V, True),
+    "numbers": 1, "recursive": COLUMNS, "span": (5, True), "masked": (V, True),
 }  # fmt: skip
 HEADS = sorted(registry.parts("head"))
 DECODERS = sorted(registry.parts("decoder"))

@@ -12,12 +12,15 @@ from sklearn.metrics import hinge_loss, log_loss
 from weft.batch import Padded
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.tag import TagOutput
+from weft.decode.heads.word_numbers import NumberHead
 from weft.decode.margin_losses import binary_margin_loss, margin_loss
+from weft.tasks.annotation import Decoded
 from weft.tasks.calibration import fit_scale, softmax
 from weft.tasks.classify import Classify, ClassSpace
 from weft.tasks.pair import PairClassify
 from weft.tasks.regress import Regress
-from weft.text.example import Example
+from weft.tasks.regress_words import RegressWords, pack_numbers, unpack_numbers
+from weft.text.example import Example, WordAnnotations
 
 N, C, T = 7, 5, 3  # texts, labels, words
 
@@ -228,3 +231,74 @@ def test_one_dimension_of_a_vector_is_a_number():
     assert one.space(plain) == several.space(examples)
     assert Regress.infer({}, iter(plain)) == {}
     assert Regress.infer({}, iter(vectors()[1])) == {"dimensions": 3}
+
+
+SENTENCES = (("a b c", "1.5 _ -2"), ("d e", "0.25 7"), ("f", "3"))
+
+
+def word_numbers():
+    """Sentences with a number at each word but one."""
+    for text, numbers in SENTENCES:
+        cells = WordAnnotations({"score": tuple(numbers.split())}, "score")
+        yield Example(text, cells, words=tuple(text.split()))
+
+
+def test_number_at_each_position_sums_the_squared_error_over_words():
+    task = RegressWords(["score"])
+    space = task.space(word_numbers())
+    known = np.array([1.5, -2, 0.25, 7, 3])
+    assert (space.mean, space.deviation) == pytest.approx((known.mean(), known.std()))
+    torch.manual_seed(14)
+    head = NumberHead(5, 1).eval()
+    states = Padded(torch.randn(3, 3, 5), torch.tensor([3, 2, 1]))
+    states.data[1, 2:] = states.data[2, 1:] = torch.nan  # padding
+    tables = [task.target(one, space) for one in word_numbers()]
+    target = torch.full((3, 3, 1), -1)
+    for row, table in zip(target, tables, strict=True):
+        row[: len(table)] = torch.from_numpy(table)
+    output = head(states)
+    total, words = output.loss(target)
+    W, b = (part.detach().double() for part in (head.score.weight[0], head.score.bias))
+    right = 0.0
+    for row, (_, numbers) in enumerate(SENTENCES):
+        for t, cell in enumerate(numbers.split()):
+            if cell != "_":
+                y = (float(cell) - known.mean()) / known.std()
+                right += float(states.data[row, t].double() @ W + b - y) ** 2
+    assert total.item() == pytest.approx(right, rel=1e-5)
+    assert words == 6
+    total.backward()
+    assert torch.isfinite(head.score.weight.grad).all()
+    answers = task.answers(
+        [Decoded(t, p, tuple(s.split())) for (t, p), (s, _) in
+         zip(output.decode(), SENTENCES, strict=True)], space
+    )  # fmt: skip
+    first = float(states.data[0, 0].double() @ W + b) * known.std() + known.mean()
+    assert answers[0].value[0] == pytest.approx(first, rel=1e-5)
+    assert [len(answer.value) for answer in answers] == [3, 2, 1]
+
+
+def test_metrics_of_word_numbers_are_over_all_words_that_have_one():
+    task = RegressWords(["score"])
+    space = task.space(word_numbers())
+    gold = [task.target(one, space) for one in word_numbers()]
+    draw = np.random.default_rng(15)
+    said = [pack_numbers(draw.normal(size=len(table))) for table in gold]
+    metric = task.build_metric(space)
+    metric.add(said, gold)
+    found = metric.compute(resamples=0)
+    x, y = (np.concatenate([unpack_numbers(t) for t in side]) for side in (said, gold))
+    x, y = x[~np.isnan(y)], y[~np.isnan(y)]
+    assert len(y) == 5
+    assert found["pearson"].value == pytest.approx(pearsonr(x, y)[0], abs=1e-6)
+    assert found["spearman"].value == pytest.approx(spearmanr(x, y)[0], abs=1e-6)
+    assert found["mse"].value == pytest.approx(((x - y) ** 2).mean() * space.deviation**2)
+    assert found["mse"].n == 3  # sentences, which intervals resample
+
+
+def test_numbers_survive_their_bit_patterns():
+    numbers = np.array([0.0, -0.0, 1e-30, -3.5, 1e30, np.nan])
+    table = pack_numbers(numbers)
+    assert table.shape == (6, 1)
+    assert table[-1, 0] == -1
+    np.testing.assert_array_equal(unpack_numbers(table), numbers.astype(np.float32))

@@ -30,8 +30,8 @@ def compare(
     task: Annotated[
         str,
         typer.Option(
-            help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
-            "nodes, seq2seq or language; default: detected from the file."
+            help="classify, regress, pair-classify, pair-score, span, tag, regress-words, parse, "
+            "constituency, nodes, seq2seq or language; default: detected from the file."
         ),
     ] = "",
     on_bad_row: options.OnBadRow = "",

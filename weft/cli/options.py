@@ -19,12 +19,14 @@ Text = Annotated[str, typer.Option(help="Column of the text: a name or a positio
 TextPair = Annotated[
     str, typer.Option(help="Column of the second text of a pair: a name or a position from 0.")
 ]
-Label = Annotated[str, typer.Option(help="Column of the label: a name or a position from 0.")]
+Label = Annotated[
+    str, typer.Option(help="Column of the label: a name or a position from 0; A,B,C for a vector.")
+]
 Task = Annotated[
     str,
     typer.Option(
-        help="classify, regress, pair-classify, pair-score, span, tag, parse, constituency, "
-        "nodes, seq2seq, language or masked; default: the recipe's task."
+        help="classify, regress, pair-classify, pair-score, span, tag, regress-words, parse, "
+        "constituency, nodes, seq2seq, language or masked; default: the recipe's task."
     ),
 ]
 Target = Annotated[

@@ -330,7 +330,7 @@ def _line(answer: "Answer") -> str:
         return "\t".join(
             f"{label} {start} {end} {' '.join(t.split())}" for label, start, end, t in cut
         )
-    if annotation.kind == "tags":
+    if annotation.kind in ("tags", "word-numbers"):
         rows = zip(annotation.words, annotation.tags, strict=True)
         return " ".join(f"{word}/{tag.replace(' ', '/')}" for word, tag in rows)
     if annotation.kind == "arcs":

@@ -8,6 +8,7 @@ from weft import registry
 from weft.doctor.checks.target_stats import are_free_text
 from weft.errors import UserError, unknown_name
 from weft.text.annotation.trees import Tree, iter_nodes
+from weft.text.cells import is_number
 from weft.text.column_layout import PARSE_BIT
 from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats.parallel import look_like_labels, read_parallel
@@ -18,6 +19,7 @@ PAIR_TASKS = ("pair-classify", "pair-score")  # one label for two texts
 TEXT_TASKS = ("classify", "regress")  # one label per text; its type decides between them
 TASK_NEEDS = {
     "tag": "a tag for each word, or labelled spans",
+    "regress-words": "a number for each word",
     "parse": "a head for each word, as in CoNLL-U",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
@@ -38,6 +40,9 @@ def detect_tasks(examples: Iterable[Example]) -> tuple[str, ...]:
     if layers:
         heads = any(_has_values(layer.columns.get("head", ())) for layer in layers)
         tagged = any(_has_values(layer.columns.get(layer.main, ())) for layer in layers)
+        cells = [cell for layer in layers for cell in layer.columns.get(layer.main, ())]
+        if _are_numbers(cells):
+            return ("regress-words", "tag")
         tasks = ("tag", "parse") if tagged else ("parse", "tag")
         bits = ("constituency",) if any(map(_has_parse_bits, layers)) else ()
         return (*(tasks if heads else ("tag",)), *bits)
@@ -45,6 +50,9 @@ def detect_tasks(examples: Iterable[Example]) -> tuple[str, ...]:
     if not trees:
         if are_free_text(sample):
             return ("seq2seq", *TEXT_TASKS)
+        lists = [e for e in sample if isinstance(e.label, tuple)]
+        if len(lists) == len(sample) > 0 and all(map(_has_number_per_word, lists)):
+            return ("regress-words", *TEXT_TASKS)
         pairs = PAIR_TASKS if any(e.other is not None for e in sample) else ()
         return (*TEXT_TASKS, *pairs) if any(e.label is not None for e in sample) else ("language",)
     # Sentiment has one scale at words and phrases; parts of speech and phrases share no labels.
@@ -114,6 +122,19 @@ def _has_parse_bits(layer: WordAnnotations) -> bool:
         all(map(PARSE_BIT.fullmatch, cells))
         for cells in layer.columns.values()
         if "*" in "".join(cells)
+    )
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Return True if cells are fractions, or empty."""
+    filled = [cell for cell in cells if cell not in ("", "_", "-")]
+    return bool(filled) and all(map(is_number, filled)) and any("." in cell for cell in filled)
+
+
+def _has_number_per_word(example: Example) -> bool:
+    label = example.label
+    return (
+        isinstance(label, tuple) and len(label) == len(example.text.split()) and _are_numbers(label)
     )
 
 

@@ -22,6 +22,7 @@ WRONG_ANSWER = "(another answer)"
 # The unit counted in each kind of structure, and the name of its labels.
 UNITS = {
     "tags": ("words", "tags"),
+    "word-numbers": ("words", "ranges"),
     "spans": ("spans", "span types"),
     "arcs": ("words", "relations"),
     "constituents": ("brackets", "bracket labels"),
@@ -75,6 +76,11 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
         assert predicted.tree is not None
         assert gold.tree is not None
         return _score_brackets(predicted.tree, gold.tree)
+    if predicted.kind == "word-numbers":  # where gold has one, by their ranges
+        both = zip(gold.relations, predicted.relations, strict=True)
+        ranges = [(right, said) for right, said in both if right]
+        correct = [right for right, said in ranges if right == said]
+        return SentenceScores(correct, [b for _, b in ranges], [a for a, _ in ranges], ranges)
     labels, gold_labels = label_names(predicted), label_names(gold)
     if predicted.kind == "nodes":
         pairs = [
@@ -101,6 +107,10 @@ def ratio_terms(predicted: Annotation, gold: Annotation, metric: str = "") -> tu
     if predicted.kind == "answer":
         both = "".join(predicted.words), "".join(gold.words)
         return (exact_match(*both) if metric == "em" else token_f1(*both, empty=True)), 1.0
+    if predicted.kind == "word-numbers" and metric:
+        cells = zip(predicted.tags, gold.tags, gold.relations, strict=True)
+        errors = [float(a) - float(b) for a, b, known in cells if known]
+        return -sum(error**2 for error in errors), float(len(errors))
     scored = score_sentence(predicted, gold)
     if predicted.kind in ("spans", "constituents"):
         return 2.0 * len(scored.correct), float(len(scored.predicted) + len(scored.gold))
@@ -112,6 +122,8 @@ def label_names(structure: Annotation) -> list[str]:
     match structure.kind:
         case "tags":
             return [tag.partition(" ")[0] for tag in structure.tags]
+        case "word-numbers":
+            return [name for name in structure.relations if name]
         case "spans":
             return [label for _, _, label in structure.spans]
         case "answer":

@@ -13,7 +13,14 @@ import torch
 
 from weft.errors import UserError, near_miss, unknown_name
 from weft.explain.ensemble import EnsembleWordTarget
-from weft.explain.explanation import ExplainedWord, Explanation, Target, WordProbs, WordWeight
+from weft.explain.explanation import (
+    NUMBER_TARGET,
+    ExplainedWord,
+    Explanation,
+    Target,
+    WordProbs,
+    WordWeight,
+)
 from weft.explain.faithfulness import Faithfulness, summarise_curves
 from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
 from weft.explain.perturb import hidden_curves, occlude, sample_shapley
@@ -26,6 +33,7 @@ from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
+from weft.tasks.regress_words import WordScale
 from weft.tasks.tag import Tag
 from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
@@ -76,6 +84,8 @@ def make_request(
 ) -> ExplainRequest:
     """Make the request to explain one word of a sentence, by default the least certain one.
 
+    Of numbers, the word with the highest one.
+
     A word goes by its number, from 1, or by itself; a bracket by its words, as in 2-4, or by a word
     in it. The target is what is answered unless another choice is named. Of a tree with a label at
     every node the root is explained.
@@ -85,7 +95,7 @@ def make_request(
     requested = _column_choices(predictor, example, answer, column, word)
     known = requested.probs or _word_probs(predictor, example, requested)
     sure = [dict(each)[name] for each, name in zip(known, requested.predicted, strict=True)]
-    place = int(np.argmin(sure))
+    place = int(np.argmax(sure) if requested.wanted.what == "number" else np.argmin(sure))
     if requested.spans:
         wanted = replace(requested.wanted, span=requested.spans[place])
         step = wanted.span[0]
@@ -254,9 +264,15 @@ def _tag_space(predictor: Predictor) -> TagSpace:
 def _column_choices(
     predictor: Predictor, example: Example, answer: Answer, column: str, word: str = ""
 ) -> _ColumnChoices:
-    predicted, space = answer.structure, _tag_space(predictor)
+    predicted = answer.structure
     assert predicted is not None
     right = gold_annotation(predictor, example)
+    if isinstance(predictor.space, WordScale):
+        if column and column != NUMBER_TARGET:
+            raise unknown_name("column", column, (NUMBER_TARGET,), "this model")
+        numbers = [NUMBER_TARGET] * len(predicted.words)
+        return _ColumnChoices(NUMBER_TARGET, TargetSpec("number"), (NUMBER_TARGET,), numbers, ())
+    space = _tag_space(predictor)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
     known = known[:1] if predicted.kind == "spans" else known  # nothing else is in the answer
     if column and column not in known:
@@ -351,6 +367,8 @@ def _word_probs(predictor: Predictor, example: Example, requested: _ColumnChoice
     wanted = requested.wanted
     table = _probs_by_word(predictor, example, wanted, len(requested.names))
     table = table[-1:] if wanted.what == "label" else table
+    if isinstance(predictor.space, WordScale):  # in the user's unit
+        table = [word * predictor.space.deviation + predictor.space.mean for word in table]
     return [
         sort_choices(requested.names, word.tolist(), predicted)
         for word, predicted in zip(table, requested.predicted, strict=True)

@@ -19,6 +19,7 @@ from weft.decode.heads.crf_dp import accumulation_dtype
 from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput, RecursiveOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
+from weft.decode.heads.word_numbers import NumberOutput
 from weft.errors import UserError
 from weft.explain.attention import has_embedder_attention, only_network, rollout, word_rollout
 from weft.explain.explanation import Target
@@ -36,15 +37,23 @@ from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
 
 WordOutput = (  # of a head that labels words or spans of them
-    TagOutput | DependencyOutput | TreeNodeOutput | ConstituencyOutput | RecursiveOutput
+    TagOutput
+    | NumberOutput
+    | DependencyOutput
+    | TreeNodeOutput
+    | ConstituencyOutput
+    | RecursiveOutput
 )
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The explained choice: a tag of one column, a head, a relation, a label of a node or span."""
+    """The explained choice: a tag of one column, a head, a relation, a label of a node or span.
 
-    what: Literal["tag", "head", "relation", "label", "bracket"]
+    A number has no choice: the number itself is explained, and stands where probabilities do.
+    """
+
+    what: Literal["tag", "number", "head", "relation", "label", "bracket"]
     column: int = 0  # of tags
     heads: tuple[int, ...] = ()  # of relations: the head of each word, 0 the root
     span: tuple[int, int] = (0, 0)  # of a bracket: its words, from and up to
@@ -93,6 +102,8 @@ class WordTarget:
     def probs(self, hidden: np.ndarray) -> np.ndarray:
         """(M, C) the probabilities of the choices while words (M, W) are hidden."""
         logits = self.scores(hidden)
+        if self.wanted.what == "number":
+            return logits
         logits = np.exp(logits - logits.max(1, keepdims=True))
         return logits / logits.sum(1, keepdims=True)
 
@@ -195,6 +206,8 @@ def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
     """Return (B, C) logits of the labels of one step; their softmax is the probability."""
     if isinstance(output, TreeNodeOutput):
         return output.labels.data[:, step].float()
+    if isinstance(output, NumberOutput):
+        return output.numbers.data[:, step, None].float()
     if isinstance(output, (ConstituencyOutput, RecursiveOutput)) and wanted.what == "bracket":
         return bracket_logits(output, *wanted.span)
     if isinstance(output, DependencyOutput) and wanted.what == "head":
@@ -212,6 +225,8 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
     """Return (B, T, C) probabilities of all labels of each step."""
     if isinstance(output, TreeNodeOutput):
         return output.labels.data.float().softmax(2)
+    if isinstance(output, NumberOutput):
+        return output.numbers.data[:, :, None].float()
     if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs.float().softmax(2)
     if isinstance(output, DependencyOutput) and wanted.what == "relation":

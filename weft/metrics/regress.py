@@ -59,6 +59,41 @@ class RegressionMetric:
         }
 
 
+class GroupedRegressionMetric(RegressionMetric):
+    """The same over numbers that come in groups, such as the words of sentences.
+
+    Groups are resampled for the intervals, and counted by `n`.
+    """
+
+    @property
+    def n(self) -> int:
+        return len(self.pairs)
+
+    def compute(
+        self, resamples: int = 1000, seed: int = 0, level: float = 0.95
+    ) -> dict[str, MetricValue]:
+        n = self.n
+        # Figures do not depend on the order of adding.
+        pairs = sorted(self.pairs, key=lambda pair: pair.tobytes())
+        both = np.concatenate([*pairs, np.zeros((2, 0))], axis=1)
+        if not both.shape[1]:
+            return {name: MetricValue(0.0, 0.0, 0.0, 0) for name in NAMES}
+        group = np.repeat(np.arange(n), [pair.shape[1] for pair in pairs])
+        ones = np.ones(n, dtype=np.int64)
+        predicted, gold = both
+        values = _compute_all(ones[None][:, group], predicted, gold, self.unit)[:, 0]
+        blocks = []
+        for block in draw_resamples(ones, resamples, seed):
+            weights = block[:, group]
+            drawn = weights[weights.sum(1) > 0]  # some groups may be empty
+            blocks.append(_compute_all(drawn, predicted, gold, self.unit))
+        resampled = np.concatenate([*blocks, np.zeros((3, 0))], axis=1)  # (3, R)
+        return {
+            name: percentile_interval(value, row, n, level)
+            for name, value, row in zip(NAMES, values, resampled, strict=True)
+        }
+
+
 class VectorRegressionMetric:
     """The metrics of RegressionMetric for each dimension of vectors, and their averages first.
 

@@ -26,6 +26,7 @@ from weft.text.reading_plan import adapt_columns, plan_reading
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
+WORD_TASKS = ("tag", "regress-words")  # read a column of a file of words
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     """
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs
-    second: SecondFile = "tags" if task["kind"] == "tag" else "other" if pairs else "label"
+    second: SecondFile = "tags" if task["kind"] in WORD_TASKS else "other" if pairs else "label"
     data = replace(data, second=second)
     files = resolve_files(data.train, data.target)
     if manner in ("running", "documents") or len(files) > 1:
@@ -125,7 +126,7 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     requested = replace(
         _selected_columns(data), label_is_text=task["kind"] == "seq2seq", strict=not pairs
     )
-    tags = task.get("columns", ()) if task["kind"] == "tag" else None
+    tags = task.get("columns", ()) if task["kind"] in WORD_TASKS else None
     paths = [path for path in (data.train, data.dev, data.test) if path]
     plan = plan_reading(paths, requested, data.format or None, tags=tags)
     return _with_columns(data, plan.columns), plan.lines

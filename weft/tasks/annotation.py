@@ -49,16 +49,17 @@ class SentenceDistribution:
 class Annotation:
     """One sentence with its tags, spans, arcs or tree; the other fields are empty."""
 
-    kind: str  # "tags", "spans", "arcs", "constituents", "nodes" or "answer"
+    kind: str  # "tags", "word-numbers", "spans", "arcs", "constituents", "nodes" or "answer"
     words: tuple[str, ...]  # for an answer in a passage, its text as one word
     places: tuple[CharSpan, ...] = ()
     text: str = ""  # that offsets refer to; empty: the words joined by spaces
     tags: tuple[str, ...] = ()  # one a word; several columns are joined by spaces
     spans: tuple[tuple[int, int, str], ...] = ()  # characters from, up to, label
     heads: tuple[int, ...] = ()  # one a word, counted from 1; 0 the root
-    relations: tuple[str, ...] = ()  # one a word
+    relations: tuple[str, ...] = ()  # one a word; of numbers, the range of each
     tree: Tree | None = None  # of constituents, or with a label at every node
-    scores: tuple[float, ...] = ()  # of each node of `tree`, as `nodes` orders them, from -1 to 1
+    # Of each node of `tree`, as `nodes` orders them, or of each number; from -1 to 1.
+    scores: tuple[float, ...] = ()
     # For an answer in a passage: start, end and probability of each token as its first or last.
     starts: tuple[tuple[int, int, float], ...] = ()
     ends: tuple[tuple[int, int, float], ...] = ()

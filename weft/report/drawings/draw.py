@@ -32,6 +32,8 @@ def draw(
         return tagged_text.draw_tags(
             predicted.words, predicted.tags, gold.tags if gold else (), names
         )
+    if predicted.kind == "word-numbers":
+        return tagged_text.draw_numbers(predicted, gold)
     if predicted.kind in ("spans", "answer"):
         return _draw_spans(predicted, gold, names) + _draw_boundaries(predicted)
     if predicted.kind == "arcs":
@@ -49,6 +51,8 @@ def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Tex
         return _stack_lines(draw_terminal(predicted), draw_terminal(gold))
     if predicted.kind == "tags":
         return terminal.draw_tags(predicted.words, predicted.tags, gold.tags if gold else ())
+    if predicted.kind == "word-numbers":
+        return terminal.draw_numbers(predicted, gold)
     if predicted.kind in ("spans", "answer"):
         return _draw_spans_terminal(predicted, gold)
     if predicted.kind == "arcs":

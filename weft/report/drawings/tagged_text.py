@@ -6,9 +6,12 @@ from markupsafe import Markup, escape
 
 from weft.errors import UserError
 from weft.report.drawings.tree_svg import side_by_side
+from weft.tasks.annotation import Annotation
 
 N_COLOURS = 10  # --c0 to --c9 of the page
 EMPTY_COLUMN = "_"  # a column without a value
+HIGH_COLOUR, LOW_COLOUR = "var(--accent, #b4431f)", "#3a7fc4"
+MAX_NUMBER_COLOUR = 62  # per cent, of numbers far from the mean; the text stays readable
 
 Span = tuple[int, int, str]  # start, end, label
 
@@ -80,6 +83,32 @@ def draw_tags(
             Markup(f'<span class="word{" off" if wrong else ""}" style="--own:{colour}">')
             + escape(word)
             + _render_columns(label, gold[i] if wrong else label)
+            + Markup("</span>")
+        )
+    return Markup('<div class="tagged">{}</div>').format(Markup(" ").join(out))
+
+
+def draw_numbers(predicted: Annotation, gold: Annotation | None = None) -> Markup:
+    """Draw a heat strip: each word over its number, coloured by it, with the gold number below.
+
+    High numbers have the accent colour, low ones blue; words in another band than gold are marked.
+    """
+    out = []
+    for i, (word, number) in enumerate(zip(predicted.words, predicted.tags, strict=True)):
+        score = predicted.scores[i]
+        percent = round(MAX_NUMBER_COLOUR * abs(score))
+        own = HIGH_COLOUR if score > 0 else LOW_COLOUR
+        colour = f"color-mix(in srgb, {own} {percent}%, transparent)"
+        known = gold is not None and gold.relations[i] != ""
+        wrong = known and gold is not None and gold.relations[i] != predicted.relations[i]
+        out.append(
+            Markup(
+                f'<span class="word{" off" if wrong else ""}" '
+                f'style="--own:var(--ink);background:{colour};border-radius:3px;padding:0 .15em">'
+            )
+            + escape(word)
+            + _render_line("small", number)
+            + (_render_line('small class="more"', gold.tags[i]) if known and gold else Markup(""))
             + Markup("</span>")
         )
     return Markup('<div class="tagged">{}</div>').format(Markup(" ").join(out))

@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from weft.report.drawings.tagged_text import Span, sort_spans, split_columns
+from weft.tasks.annotation import Annotation
 
 LABEL_STYLES = (
     "cyan",
@@ -67,6 +68,17 @@ def draw_tags(words: Sequence[str], labels: Sequence[str], gold: Sequence[str] =
             out.append(f"/{predicted}", WRONG_STYLE if correct else style)
             if correct:
                 out.append(f"→{correct}", "green")
+    return out
+
+
+def draw_numbers(predicted: Annotation, gold: Annotation | None = None) -> Text:
+    """Draw word/number pairs, coloured by the number; in another band than gold, with gold's."""
+    out = Text()
+    for i, (word, number) in enumerate(zip(predicted.words, predicted.tags, strict=True)):
+        out.append(" " if i else "").append(word, _score_style(predicted.scores[i]))
+        out.append(f"/{number}", "dim")
+        if gold is not None and gold.relations[i] not in ("", predicted.relations[i]):
+            out.append(f"→{gold.tags[i]}", "green")
     return out
 
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from weft.explain import Explanation, Faithfulness
+from weft.explain.explanation import NUMBER_TARGET
 from weft.explain.method import target_task
 from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
@@ -283,7 +284,8 @@ def _subject(one: Explanation) -> str:
 def _describe_answer(one: Explanation) -> str:
     value = one.answer.value
     if one.at is not None:
-        return f"{one.at.predicted} ({100 * one.sure:.0f} %)"
+        is_number = one.at.column == NUMBER_TARGET
+        return f"{one.sure:.4g}" if is_number else f"{one.at.predicted} ({100 * one.sure:.0f} %)"
     if one.answer.structure is not None and isinstance(value, str):  # a span of a passage
         answer = f"“{value}”" if value else "no answer"
         return f"{answer} ({100 * one.answer.score:.0f} %)"
