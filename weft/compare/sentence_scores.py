@@ -78,8 +78,8 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
         return _score_brackets(predicted.tree, gold.tree)
     if predicted.kind == "word-numbers":  # where gold has one, by their ranges
         both = zip(gold.relations, predicted.relations, strict=True)
-        ranges = [(right, said) for right, said in both if right]
-        correct = [right for right, said in ranges if right == said]
+        ranges = [(right, ours) for right, ours in both if right]
+        correct = [right for right, ours in ranges if right == ours]
         return SentenceScores(correct, [b for _, b in ranges], [a for a, _ in ranges], ranges)
     labels, gold_labels = label_names(predicted), label_names(gold)
     if predicted.kind == "nodes":
