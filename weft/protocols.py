@@ -438,6 +438,10 @@ class Seq2SeqDecoder(Decoder):
         """Return the state before the first word; `weights` records the attention of a step."""
         raise NotImplementedError
 
+    def source_vector(self, memory: "Padded") -> "Tensor | None":
+        """Return the vector (B, M) that is all it reads of the source; None if it attends."""
+        return None
+
 
 class LabelSpace:
     """The answers a task can give, learned from the training labels.

@@ -117,7 +117,7 @@ def test_a_sequence_is_read_and_written_by_one_lstm():
 def test_the_reader_sees_a_text_its_end_and_the_text_again():
     model = SequenceToItself(11, 5, 7)
     source = Padded.from_rows([[3, 4, 5], [9]])
-    assert model._twice(source).tolist() == [[3, 4, 5, 11, 3, 4, 5], [9, 11, 9, 0, 0, 0, 0]]
+    assert model._twice(source, source).tolist() == [[3, 4, 5, 11, 3, 4, 5], [9, 11, 9, 0, 0, 0, 0]]
     assert model._writing(source).int().tolist() == [[0, 0, 0, 1, 1, 1, 1], [0, 1, 1, 0, 0, 0, 0]]
 
 

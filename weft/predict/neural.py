@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from weft.batch import Padded, inference_batches
 from weft.batch.documents import encode_documents
@@ -29,7 +30,14 @@ from weft.inference.forward import (
 from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
 from weft.inference.mlm_scoring import score_documents
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
-from weft.model import EncoderModel, LanguageModel, Model, ModelOutput, build_model
+from weft.model import (
+    EncoderDecoderModel,
+    EncoderModel,
+    LanguageModel,
+    Model,
+    ModelOutput,
+    build_model,
+)
 from weft.predict.distributions import sentence_distributions
 from weft.predict.fill_mask import fill
 from weft.predict.output import (
@@ -41,7 +49,7 @@ from weft.predict.output import (
 )
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.preprocess import add_parses, parse_or_text
-from weft.protocols import Engine, Head, InputKind, OutputSize, Pair, Section
+from weft.protocols import Engine, Head, InputKind, OutputSize, Pair, Section, Seq2SeqDecoder
 from weft.registry import describe_type, fits, trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
@@ -285,6 +293,8 @@ class NeuralEngine(Engine):
     def embed(self, texts: Sequence[EngineInput]) -> np.ndarray:
         if not isinstance(self.model, EncoderModel):
             raise UserError("A language model has no vector for a whole text.")
+        if isinstance(self.model, EncoderDecoderModel):
+            return self._embed_sources(self.model, texts)
         if self.model.traits.is_structured:
             raise UserError("A tagger has no vector for a whole text; `states` has one per word.")
         pair = self.model.pair
@@ -296,6 +306,28 @@ class NeuralEngine(Engine):
         vectors = collect_outputs(
             self.model, rows, self.runtime, select=lambda output: output.text_vector
         )
+        return _average_windows(vectors, rows.rows, len(texts))
+
+    def _embed_sources(
+        self, model: EncoderDecoderModel, texts: Sequence[EngineInput]
+    ) -> np.ndarray:
+        """Return the vectors from which a decoder without attention writes."""
+        decoder = model.head.decoder.base_decoder
+        assert isinstance(decoder, Seq2SeqDecoder)
+
+        def select(output: ModelOutput) -> Tensor:
+            vector = decoder.source_vector(output.states)
+            if vector is None:
+                raise UserError(
+                    "This decoder attends to every state of its source, so a text has no one "
+                    'vector. Set decoder.source = "start", as in --recipe autoencoder.'
+                )
+            return vector
+
+        rows = self.index(texts)
+        if not texts:
+            return np.zeros((0, model.encoder.output_size), np.float32)
+        vectors = collect_outputs(model, rows, self.runtime, select=select)
         return _average_windows(vectors, rows.rows, len(texts))
 
     def _check_text_vectors(self, pair: Pair) -> None:

@@ -5,15 +5,22 @@ Q queries   n texts   H width of a vector
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
 from weft.errors import UserError
-from weft.predict.predictor import CHUNK_TEXTS, Predictor
+from weft.predict.predictor import CHUNK_TEXTS
+
+
+class TextEmbedder(Protocol):
+    """A model with a vector for every text: a Predictor, an auto-encoder."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 def nearest(
-    predictor: Predictor, queries: Sequence[str], texts: Iterable[str], count: int = 10
+    predictor: TextEmbedder, queries: Sequence[str], texts: Iterable[str], count: int = 10
 ) -> list[list[tuple[str, float]]]:
     """Return the `count` texts with the highest cosine for each query, best first, without copies.
 

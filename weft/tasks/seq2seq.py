@@ -38,7 +38,9 @@ class Seq2Seq(Task[TargetVocabulary]):
     2017); `coverage` weighs repeated attention. With `record`, a source is `slot[value], …` or a
     JSON object; the values of `delexicalise` slots are hidden from the model and written back. Of
     several references the model learns `references`; `grouped` evaluates equal sources once,
-    against all their targets.
+    against all their targets. With `autoencode` the target of a text is the text itself (Dai & Le
+    2015), and files need no targets; `embedder.word_dropout` corrupts what the encoder reads, so
+    that the model learns to denoise (Vincent et al. 2008).
     """
 
     head = "sequence"
@@ -59,6 +61,7 @@ class Seq2Seq(Task[TargetVocabulary]):
         references: Literal["all", "first"] = "all",
         grouped: bool = False,
         metrics: tuple[str, ...] = ("bleu", "chrf", "exact"),
+        autoencode: bool = False,
     ) -> None:
         for name, value in (
             ("label_smoothing", label_smoothing),
@@ -71,6 +74,7 @@ class Seq2Seq(Task[TargetVocabulary]):
         self.copy, self.coverage = pointer, coverage
         self.record, self.hidden = record, tuple(delexicalise)
         self.references, self.grouped = references, grouped
+        self.autoencode = autoencode
         self.measures = tuple(check_name(name) for name in metrics)
         self._check()
         self.metric = MAIN_METRICS[self.measures[0]]
@@ -90,6 +94,13 @@ class Seq2Seq(Task[TargetVocabulary]):
         if self.copy and (self.smoothing or self.sampling):
             name = "label_smoothing" if self.smoothing else "scheduled_sampling"
             raise UserError(f"task.{name} does not go with task.pointer. Set task.{name} = 0.")
+        if self.autoencode and not self.shared:
+            raise UserError(
+                "task.autoencode writes what it reads, so both sides need one vocabulary: set "
+                "task.shared = true."
+            )
+        if self.autoencode and self.record:
+            raise UserError("task.autoencode reads texts, not records. Remove one of the two.")
         if self.hidden and not self.record:
             raise UserError("task.delexicalise names slots of records: set task.record = true.")
         if not self.measures:
@@ -101,7 +112,12 @@ class Seq2Seq(Task[TargetVocabulary]):
             raise UserError("task.metrics: 'slots' and 'restaurants' are two rules. Keep one.")
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
-        """Return the example with its record parsed into slots and values, and linearised."""
+        """Return the example with its record parsed into slots and values, and linearised.
+
+        The target of an auto-encoder is the text.
+        """
+        if self.autoencode:
+            return replace(example, label=example.text)
         if isinstance(example.label, GoldAnswers):  # wherever they stand, they are texts
             example = replace(example, label=example.label.texts or None)
         return self._parse_record(example, example.where)

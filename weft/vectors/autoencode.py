@@ -38,6 +38,7 @@ from weft.train.state import Progress, TrainState
 FORMAT = 1
 ModelOptions = Mapping[str, Any]  # arguments of Denoising or SequenceToItself
 SPECIAL = 2  # PAD and UNK are no words of a bag
+UNKNOWN = 1
 ADAM = Settings(optimiser="adam", learning_rate=1e-3, epochs=20, clip_norm=5.0)
 
 
@@ -51,10 +52,7 @@ class Denoising(nn.Module):
     def __init__(self, vocabulary_size: int, width: int = 100, noise: float = 0.3):
         super().__init__()
         check_sizes("denoising auto-encoder", width=width)
-        if not 0 <= noise < 1:
-            raise UserError(
-                f"denoising auto-encoder: 'noise' should be from 0 to below 1, got {noise}."
-            )
+        _check_noise("denoising auto-encoder", noise)
         self.output_size, self.noise = width, noise
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.hidden_bias = nn.Parameter(torch.zeros(width))
@@ -101,13 +99,21 @@ class SequenceToItself(nn.Module):
     """Dai & Le (2015): an LSTM reads a text to its end, then writes the same text from its state.
 
     Reader and writer share their weights, so one pass over x1 … xn <end> x1 … xn does both: from
-    <end> on, each step predicts the next word. The vector is the state at <end>.
+    <end> on, each step predicts the next word. The vector is the state at <end>. `noise` is the
+    share of words that are unknown to the reader in training; the writer writes them all.
     """
 
     def __init__(
-        self, vocabulary_size: int, width: int = 100, hidden: int = 128, dropout: float = 0.0
+        self,
+        vocabulary_size: int,
+        width: int = 100,
+        hidden: int = 128,
+        dropout: float = 0.0,
+        noise: float = 0.0,
     ):
         super().__init__()
+        _check_noise("sequence auto-encoder", noise)
+        self.noise = noise
         self.end = vocabulary_size
         self.output_size = hidden
         self.table = Lookup(vocabulary_size + 1, width, dropout)
@@ -122,7 +128,7 @@ class SequenceToItself(nn.Module):
         return vector
 
     def forward(self, source: Padded) -> Tensor:
-        twice = Padded(self._twice(source), 2 * source.lengths + 1)
+        twice = Padded(self._twice(source, self._corrupt(source)), 2 * source.lengths + 1)
         states = self.encoder(self.table(twice)).data[self._writing(source)]  # (M, H)
         scores: Tensor = self.head(states)
         return scores
@@ -135,14 +141,22 @@ class SequenceToItself(nn.Module):
         rows = real.nonzero()[:, 0]
         return words.new_zeros(len(source)).index_add(0, rows, words)
 
-    def _twice(self, source: Padded) -> Tensor:
-        """x1 … xn <end> x1 … xn of each row."""
+    def _corrupt(self, source: Padded) -> Padded:
+        """The rows as the reader sees them: in training, some words are unknown."""
+        if not (self.training and self.noise):
+            return source
+        lost = torch.rand(source.data.shape, device=source.data.device) < self.noise
+        return source.with_data(source.data.masked_fill(lost & source.mask, UNKNOWN))
+
+    def _twice(self, source: Padded, read: Padded) -> Tensor:
+        """x̃1 … x̃n <end> x1 … xn of each row: what is read, then what is written."""
         once = _append_eos(source, self.end, source.data.shape[1] + 1)  # (B, 2T + 1)
+        first = _append_eos(read, self.end, source.data.shape[1] + 1)  # (B, 2T + 1)
         steps = torch.arange(once.shape[1], device=once.device)[None]
         again = steps - source.lengths.to(once.device)[:, None] - 1  # where the writer stands
         second = once.gather(1, again.clamp(min=0))
         last = again < source.lengths.to(once.device)[:, None]
-        return torch.where(again < 0, once, second * last)
+        return torch.where(again < 0, first, second * last)
 
     def _writing(self, source: Padded) -> Tensor:
         """The steps that predict a word, in the order of the words."""
@@ -189,6 +203,11 @@ class Autoencoder:
                 save_file(weights, file)
             self.indexer.tokenizer.save(part / "tokenizer.json")
             write_text(part / "autoencoder.json", text)
+
+    @staticmethod
+    def is_folder(folder: str | Path) -> bool:
+        """Return True for a folder that `save` wrote."""
+        return (Path(folder) / "autoencoder.json").is_file()
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> "Autoencoder":
@@ -257,6 +276,7 @@ def sequence(
     width: int = 100,
     hidden: int = 128,
     dropout: float = 0.0,
+    noise: float = 0.0,
     max_tokens: int = 100,
     vocab_size: int = 10_000,
     min_count: int = 2,
@@ -268,7 +288,7 @@ def sequence(
     indexer = Indexer(
         Word(vocab_size=vocab_size, min_count=min_count).train(texts), limit=max_tokens
     )
-    options = {"width": width, "hidden": hidden, "dropout": dropout}
+    options = {"width": width, "hidden": hidden, "dropout": dropout, "noise": noise}
     return _train("sequence", options, texts, indexer, settings, device, watch)
 
 
@@ -310,6 +330,11 @@ def _train(
     for _ in fit(trainee, _Rebuild(model), batches, settings, runtime, watch):
         pass
     return Autoencoder(kind, options, model.eval(), indexer, runtime)
+
+
+def _check_noise(where: str, noise: float) -> None:
+    if not 0 <= noise < 1:
+        raise UserError(f"{where}: 'noise' should be from 0 to below 1, got {noise}.")
 
 
 def _store(indexer: Indexer, texts: Sequence[str]) -> TokenStore:

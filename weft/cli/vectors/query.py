@@ -166,6 +166,7 @@ def _among_texts(
     from weft.loading import load
     from weft.predict.semantic_search import nearest
     from weft.text.read import Columns, read
+    from weft.vectors.autoencode import Autoencoder
 
     file, text, on_bad_row = source
 
@@ -178,7 +179,8 @@ def _among_texts(
                 yield example.text
 
     with counting("texts") as count:
-        found = nearest(load(model), queries, written(count), k)
+        embedder = Autoencoder.load(model) if Autoencoder.is_folder(model) else load(model)
+        found = nearest(embedder, queries, written(count), k)
     for number, (query, near) in enumerate(zip(queries, found, strict=True)):
         if as_json:
             pairs = [{"text": text, "score": round(score, 6)} for text, score in near]

@@ -2,7 +2,7 @@
 
 import typer
 
-from weft.cli.vectors import evaluate, query, senses, train
+from weft.cli.vectors import autoencode, evaluate, query, senses, train
 
 app = typer.Typer(
     name="vectors", help="Word vectors: train, query, evaluate, align, plot.", no_args_is_help=True
@@ -13,6 +13,7 @@ app.command("analogy")(query.analogy)
 app.command("odd")(query.odd)
 app.command("expand")(query.expand)
 app.command("senses")(senses.senses)
+app.command("autoencode")(autoencode.autoencode)
 app.command("convert")(query.convert)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(evaluate.align)

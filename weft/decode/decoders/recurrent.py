@@ -216,10 +216,7 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
 
     def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
         """Return the initial state; with attention, `weights` are always recorded."""
-        memory = memory.with_data(memory.data)
-        vector = self.summary(memory)[0]  # (B, M)
-        if self.backward_only:
-            vector = vector.chunk(2, dim=1)[1]  # (B, M/2)
+        vector = self._summarise(memory)  # (B, M)
         first = self.first(vector).tanh().view(len(memory), self.kept, self.layers, -1)
         hidden = first[:, 0]  # (B, L, H)
         cell = first[:, 1] if self.kept == 2 else None  # (B, L, H)
@@ -238,6 +235,17 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
             memory.data,
             memory.mask,
         )
+
+    def source_vector(self, memory: Padded) -> Tensor | None:
+        """Return the summary (B, M) of the source; None with attention, which reads all states."""
+        return None if self.attends else self._summarise(memory)
+
+    def _summarise(self, memory: Padded) -> Tensor:
+        memory = memory.with_data(memory.data)
+        vector: Tensor = self.summary(memory)[0]  # (B, M)
+        if self.backward_only:
+            vector = vector.chunk(2, dim=1)[1]  # (B, M/2)
+        return vector
 
     def step(self, ids: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Return the logits (B, V) of the word after `ids` (B,), and the next state."""
