@@ -33,10 +33,12 @@ def checkpoints(tmp_path_factory):
     }  # fmt: skip
     elmo = recipe("elmo-pretrain").with_values(values, "test")
     weft.train(elmo, folder / "elmo", quiet=True, device="cpu")
+    (folder / "lm").mkdir()
+    train_tiny("masked-bilstm", "language", folder / "lm", {})
     ok("convert", folder / "bert", "-o", folder / "embed")
     return {
         "bert": str(folder / "bert"), "gpt": str(folder / "gpt2"), "elmo": str(folder / "elmo"),
-        "embed": str(folder / "embed"),
+        "embed": str(folder / "embed"), "birnn": str(folder / "lm" / "run"),
     }  # fmt: skip
 
 
