@@ -8,6 +8,7 @@ import torch
 
 import weft
 from tests.fixtures.ensemble_runs import model
+from weft.decode.heads.averaging import TagProbs, decode_average
 from weft.predict.generate import generate
 from weft.text.annotation.schemes import allowed_transitions
 
@@ -56,6 +57,26 @@ def test_a_number_is_the_mean_in_the_unit_of_the_labels(root):
     members, whole = join(root, "number:1", "number:2")
     mean = np.mean([[answer.value for answer in member(TEXTS)] for member in members], axis=0)
     np.testing.assert_allclose([answer.value for answer in whole(TEXTS)], mean, atol=1e-6)
+
+
+def test_members_that_learned_other_units_are_averaged_in_one(root, tmp_path):
+    rows = [f"{100 * (i % 2) + i}\tthe film was {'fine' if i % 2 else 'dull'}\n" for i in range(20)]
+    (tmp_path / "other.tsv").write_text("".join(rows), "utf-8")
+    config = weft.recipe("tfidf").with_values(
+        {
+            "data.train": str(tmp_path / "other.tsv"),
+            "task.kind": "regress",
+            "data.text": 1,
+            "data.label": 0,
+        },
+        "test",
+    )
+    weft.train(config, tmp_path / "run", quiet=True)
+    folders = [model(root, "number"), tmp_path / "run"]
+    whole = weft.ensemble(folders, tmp_path / "whole", device="cpu")
+    values = [[a.value for a in weft.load(one, device="cpu")(TEXTS)] for one in folders]
+    assert abs(values[0][0] - values[1][0]) > 10
+    np.testing.assert_allclose([a.value for a in whole(TEXTS)], np.mean(values, axis=0), atol=1e-6)
 
 
 def test_a_pair_has_the_mean_probabilities(root):
@@ -125,6 +146,26 @@ def test_crfs_are_averaged_by_their_marginals_and_decoded_within_the_scheme(root
     assert tuple(decoded.table[:, 0]) == best
     np.testing.assert_allclose(decoded.probs[:, 0], [mean[t, tag] for t, tag in enumerate(best)],
                                atol=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_only_an_ensemble_with_a_crf_is_bound_to_the_scheme(chained):
+    tags = ("B-PER", "I-PER", "O")
+    one = np.array([[0.1, 0.2, 0.7], [0.1, 0.6, 0.3]])
+    two = np.array([[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
+    rows = [[TagProbs((one,), False), TagProbs((two,), chained)]]
+    ((table, probs),) = decode_average(rows, np.array([0.5, 0.5]), [(tags, "IOB2")])
+    mean = (one + two) / 2
+    start, pairs, end = allowed_transitions(tags, "IOB2")
+    paths = [
+        path
+        for path in product(range(3), repeat=2)
+        if not chained or (start[path[0]] and pairs[path] and end[path[1]])
+    ]
+    best = max(paths, key=lambda path: mean[0, path[0]] + mean[1, path[1]])
+    assert tuple(table[:, 0]) == best
+    assert (best == (2, 1)) == (not chained)  # O I-PER is no sequence of IOB2
+    np.testing.assert_allclose(probs[:, 0], [mean[0, best[0]], mean[1, best[1]]], atol=1e-6)
 
 
 def test_a_classic_crf_and_a_neural_one_can_be_averaged(root):
