@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+import typing
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, product
@@ -40,6 +41,7 @@ from weft.decode.decoders.recurrent import RecurrentDecoder
 from weft.decode.decoders.transformer import GPT, Seq2SeqTransformerDecoder
 from weft.decode.search.search import NO_CONSTRAINTS, search
 from weft.decode.search.settings import SearchSettings
+from weft.encode.rnn import Cell, Recurrent
 from weft.kernels.compile import compile_blocks, uncompile_blocks
 from weft.predict import load
 from weft.runtime import select_runtime
@@ -386,6 +388,10 @@ RUNS = {  # recipe -> task and settings that make it small
     "lstm": ("classify", {"embedder.width": 20, "encoder.hidden": 16}),
     "bilstm-attention": ("classify", {"embedder.width": 20, "encoder.hidden": 16}),
     "transformer": ("classify", {"embedder.width": 32, "encoder.hidden": 32}),
+    "cnn-lstm": (
+        "classify",
+        {"embedder.width": 20, "encoder.0.hidden": 16, "encoder.1.hidden": 16},
+    ),
     "tagger-bilstm-crf": ("tag", {"encoder.hidden": 16}),
     "parser": ("parse", {"encoder.hidden": 16}),
     "constituency": ("constituency", {"encoder.hidden": 16, "head.hidden": 16}),
@@ -435,6 +441,27 @@ for _name in RUNS:
     )
 
 
+@check("recurrent cells", cuda=False)
+def recurrent_cells(device: torch.device) -> str:
+    """States and gradients of every cell, with padding, as on the CPU; and under autocast."""
+    lengths, worst = torch.tensor([7, 0, 3, 5]), 0.0
+    for cell, both in product(typing.get_args(Cell), (False, True)):
+        torch.manual_seed(1)
+        net = Recurrent(5, 6, 2, cell, both, initial="trained").double()
+        data = torch.randn(4, 7, 5, dtype=torch.float64, requires_grad=True)
+        weights = torch.randn(4, 7, net.output_size, dtype=torch.float64)
+        wanted = net(Padded(data, lengths)).data
+        slope = torch.autograd.grad((wanted * weights).sum(), data)[0]
+        there = net.float().to(device)
+        moved = data.detach().float().to(device).requires_grad_()
+        found = there(Padded(moved, lengths)).data
+        got = torch.autograd.grad((found * weights.float().to(device)).sum(), moved)[0]
+        worst = max(worst, close(found, wanted, 1e-4), close(got, slope, 1e-4))
+        with torch.autocast(device.type, torch.bfloat16):
+            close(there(Padded(moved, lengths)).data, wanted, 8e-2)
+    return f"largest difference {worst:.1e}"
+
+
 @check("bf16 evaluation", cuda=False)
 def half_evaluation(device: torch.device) -> str:
     """The metrics of one model in bf16 and in fp32 agree within half precision."""
@@ -480,6 +507,8 @@ GRAPH_RUNS: dict[str, tuple[str, dict[str, Any]]] = {
                          "decoder.dropout": 0.0, "task.window": 32, "tokenizer.vocab_size": 300}),
     "rnn-lm": ("language", {"decoder.width": 32, "decoder.hidden": 32, "decoder.dropout": 0.0}),
     "lstm-lm": ("language", {"decoder.width": 32, "decoder.hidden": 32, "decoder.dropout": 0.0}),
+    "lstm-lm, tied gates": ("language", {"decoder.width": 32, "decoder.hidden": 32,
+                                             "decoder.dropout": 0.0, "decoder.cell": "tied-lstm"}),
     "elmo-pretrain": ("language", {"decoder.width": 24, "decoder.hidden": 40,
                                    "decoder.filters": [[1, 8], [2, 12]], "decoder.dropout": 0.0}),
     "bert-pretrain": ("documents", {"embedder.hidden": 48, "embedder.layers": 2,
