@@ -1,5 +1,7 @@
 """Language models against their papers' formulas; text in pieces against text in one."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from weft.decode.decoders.language_models import (
     RecurrentLM,
     mask_tokens,
 )
+from weft.encode.cells import FORMULA_CELLS
 from weft.errors import UserError
 
 V, E, H = 13, 5, 3
@@ -55,6 +58,7 @@ MODELS = {
     "nnlm of one word": lambda: FeedForwardLM(V, E, context=1, hidden=H),
     "lstm": lambda: RecurrentLM(V, E, H, layers=2),
     "gru": lambda: RecurrentLM(V, E, H, cell="gru"),
+    **{cell: partial(RecurrentLM, V, E, H, 2, cell) for cell in FORMULA_CELLS},
 }
 
 
