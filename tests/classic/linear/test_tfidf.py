@@ -127,7 +127,7 @@ def test_scores_are_those_of_scikit_learn(classifier: str, make, size: int) -> N
         found = scores[:, 1] - scores[:, 0] if size == 2 else scores
         np.testing.assert_allclose(found, decision, atol=1e-3)
     else:
-        chances = Classify().probabilities(scores)
+        chances = Classify().probabilities(scores, space)
         np.testing.assert_allclose(chances, theirs.predict_proba(rows), atol=1e-3)
 
 
@@ -156,7 +156,8 @@ def test_a_number_is_ridge_regression() -> None:
 def test_class_without_training_texts_is_never_predicted() -> None:
     space = ClassSpace(tuple("abcd"))
     model = fitted(Classify(), space, targets(size=3) + 1)
-    assert Classify().probabilities(model.predict(corpus()))[:, 0].max() < 1e-30
+    probs = Classify().probabilities(model.predict(corpus()), ClassSpace(tuple("abcd")))
+    assert probs[:, 0].max() < 1e-30
     two = fitted(Classify(), space, targets(size=2) * 3)
     assert set(two.predict(corpus()).argmax(1)) == {0, 3}
 
@@ -356,11 +357,11 @@ def test_probabilities_are_calibrated_on_dev() -> None:
     texts, later = corpus(211, seed=3), corpus(101, seed=4)
     model = TfIdf(characters=[])
     model.fit(texts, wanted, task, space, dev=(later, held))
-    chances = task.probabilities(model.predict(later))[np.arange(101), held]
+    chances = task.probabilities(model.predict(later), space)[np.arange(101), held]
     assert -np.log(chances).mean() < 0.8  # 0.69 says that nothing is known
     sure = TfIdf(characters=[], C=100.0)
     sure.fit(texts, wanted, task, space)
-    chances = task.probabilities(sure.predict(later))[np.arange(101), held]
+    chances = task.probabilities(sure.predict(later), space)[np.arange(101), held]
     assert -np.log(chances).mean() > 1.0
     same = model.predict(later).argmax(1)
     assert len(set(same.tolist())) == 2
@@ -376,7 +377,7 @@ def test_labels_only_in_held_out_rows_do_not_affect_the_choice() -> None:
     rare[19] = 2
     model = TfIdf(characters=[])
     model.fit(texts, rare, task, three)
-    chances = task.probabilities(model.predict(texts))
+    chances = task.probabilities(model.predict(texts), space)
     assert chances[:, :2].max() > 0.6  # a row that cannot be right would make all alike
 
 
