@@ -702,6 +702,15 @@ class ClassicModel:
         """
         raise self._unsupported_error("does not label words")
 
+    def feature_weights(
+        self, one: "Example", step: int, column: int
+    ) -> "list[tuple[str, np.ndarray]]":
+        """Return the known features of a word, each with its weight for every label (C,).
+
+        Labels are in the order of the task's label space.
+        """
+        raise self._unsupported_error("does not label words")
+
     @property
     def ngrams(self) -> "NGram":
         """The n-gram model that generation steps through."""

@@ -1,12 +1,15 @@
 """W13: shapes of e-mail addresses, URLs, phone numbers and numbers as features of the CRF."""
 
+import numpy as np
 import pytest
 
 import weft
 from weft.classic.crf.features import features
 from weft.classic.crf.patterns import MAX_CHARACTERS, PATTERNS, recognise
 from weft.config import recipe
+from weft.explain.run import run_explain
 from weft.predict import load
+from weft.text.example import Example
 
 KINDS = {
     "email": ("ana.berg@example.org", "x+y@mail.example.co.uk", "A_1%@b-c.de"),
@@ -91,3 +94,18 @@ def test_crf_learns_the_kind_of_a_word_it_has_never_met(tmp_path):
         zip(chain.labels, chain.table[chain.features["pattern[0]=email"]].toarray()[0], strict=True)
     )
     assert max(weights, key=weights.get) == "X"
+    example = Example(
+        "Mail x.y@z.example .",
+        words=("Mail", "x.y@z.example", "."),
+        places=((0, 4), (5, 18), (19, 20)),
+    )
+    found = run_explain(model, [example], word="2")
+    (explanation,) = next(iter(found.explanations.values()))
+    shown = dict(explanation.at.features)
+    own = chain.table[chain.features["pattern[0]=email"]].toarray()[0]
+    target = chain.labels.index(explanation.target)
+    others = [weight for i, weight in enumerate(own) if i != target]
+    assert shown["pattern[0]=email"] == pytest.approx(own[target] - np.mean(others), abs=1e-5)
+    strengths = [abs(weight) for weight in shown.values()]
+    assert strengths == sorted(strengths, reverse=True)
+    assert ["pattern[0]=email", shown["pattern[0]=email"]] in explanation.at.to_json()["features"]

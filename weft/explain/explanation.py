@@ -39,6 +39,8 @@ class ExplainedWord:
     gold: str = ""  # what is right, where that is known
     start: int = -1  # where the word begins in the text of the explanation
     span: tuple[int, int] | None = None  # of a bracket: its words, from and up to
+    # Symbolic features of the word, strongest first: weight for the target less the others' mean.
+    features: tuple[tuple[str, float], ...] = ()
 
     @property
     def title(self) -> str:
@@ -51,7 +53,9 @@ class ExplainedWord:
         }  # fmt: skip
         if self.span:
             out["span"] = [self.span[0] + 1, self.span[1]]
-        right = {"gold": self.gold} if self.gold else {}
+        right: dict[str, object] = {"gold": self.gold} if self.gold else {}
+        if self.features:
+            right["features"] = [list(feature) for feature in self.features]
         return {**out, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
 
 

@@ -115,7 +115,18 @@ def make_request(
         )
     aim = Target(chosen, names.index(chosen), len(names), len(names) == 1)
     at = _explained_word(example, requested, place, step, wanted, known)
+    if isinstance(predictor.engine, ClassicEngine):
+        found = predictor.engine.part.feature_weights(example, step, wanted.column)
+        at = replace(at, features=_weigh_features(found, here.choices, aim))
     return ExplainRequest(example, answer, at, aim, here, known)
+
+
+def _weigh_features(
+    found: Sequence[tuple[str, np.ndarray]], choices: Sequence[int], aim: Target
+) -> tuple[tuple[str, float], ...]:
+    """Return the features by the strength of their weight for the target, less the others' mean."""
+    weighed = [(name, float(own[list(choices)] @ aim.direction)) for name, own in found]
+    return tuple(sorted(weighed, key=lambda feature: -abs(feature[1])))
 
 
 def _explained_word(

@@ -119,6 +119,15 @@ class LinearCRF:
                 out[place] = paths[row], chances[row]
         return out
 
+    def feature_weights(self, word: Sequence[str]) -> list[tuple[str, np.ndarray]]:
+        """Return the features of a word that training met, each with its weights (C,)."""
+        table = self._table()
+        return [
+            (name, table[self.features[name]].toarray()[0].astype(np.float64))
+            for name in dict.fromkeys(word)
+            if name in self.features
+        ]
+
     def parameters(self) -> int:
         """Return the number of learned weights."""
         return self._table().nnz + self.transitions.size

@@ -153,6 +153,16 @@ class Tagger(ClassicModel):
         out[:, self.numbers[column]] = found
         return out
 
+    def feature_weights(self, one: Example, step: int, column: int) -> list[tuple[str, np.ndarray]]:
+        chain, numbers = self.chains[column], self.numbers[column]
+        (shown,) = self._read([one])[1]
+        out = []
+        for name, own in chain.feature_weights(shown[step]):
+            weights = np.zeros(max(numbers) + 1)
+            weights[numbers] = own
+            out.append((name, weights))
+        return out
+
     def distributions(
         self, texts: Sequence[str | Example], space: TagSpace
     ) -> list[SentenceDistribution]:

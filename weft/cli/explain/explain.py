@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
 STRONGEST = 5  # words listed under a text
+FEATURES = 8  # symbolic features of a word that are listed
 CHOICES = 3  # of each word that are listed
 
 
@@ -232,6 +233,9 @@ def _show_word(console: "Console", one: "Explanation") -> None:
     if one.target != one.at.predicted:
         line.append(f"  weighed for {one.target}", style="dim")
     console.print(line)
+    if one.at.features:
+        shown = ", ".join(f"{name} {weight:+.3g}" for name, weight in one.at.features[:FEATURES])
+        console.print(Text(f"  features: {shown}", style="dim"))
 
 
 def _number_word(at: "ExplainedWord") -> str:

@@ -315,6 +315,8 @@ def _format_label(value: object) -> str:
 
 def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str, float, bool]]:
     """Return (label, probability, is target), most probable first."""
+    if one.at is not None and one.at.column == NUMBER_TARGET:
+        return []
     if one.at is None and (one.answer.structure is not None or not predictor.labels):
         return []
     if one.answer.blanks and any(one.target in dict(words) for words in one.answer.blanks):
