@@ -301,6 +301,8 @@ def sizes(full):
         return (31, 2, 3)
     if kind == "masked":
         return (31, 1)
+    if kind == "regress-words":
+        return 1
     if kind == "span":
         return (5, True)
     if kind in ("tag", "parse", "constituency", "nodes"):
