@@ -375,3 +375,19 @@ def test_a_pre_trained_network_keeps_its_score():
     assert "attention" not in fill({**sections, "attention": {"score": "scaled"}})
     pooled = {**sections, "pool": {"kind": "attention"}, "attention": {"score": "dot"}}
     assert fill(pooled)["attention"] == {"score": "dot"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("transformer", {}), ("esim", {"pool": {"kind": "attention"}})]
+)
+def test_the_score_can_be_tuned(name, changes):
+    from weft.tune.space import base_point, make_dimensions
+
+    base = recipe(name).with_values({"data.train": "train.tsv", **changes}, "test")
+    dimensions = make_dimensions({"attention.score": ["additive", "dot"]}, base)
+    assert dimensions[0].values == ("additive", "dot")
+    assert base_point(base, dimensions) is None  # scaled; dot in one part and additive in another
+    now = base.with_values({"attention.score": "dot"}, "test")
+    assert base_point(now, dimensions) is not None
+    with pytest.raises(UserError, match="has no attention"):
+        make_dimensions({"attention.score": ["dot"]}, recipe("cnn"))

@@ -219,9 +219,11 @@ def base_point(base: Config, dimensions: Sequence[Dimension]) -> Point | None:
 
 
 def value_at(full: Section, key: str) -> Value:
-    """Return the value of a dotted key in resolved sections."""
+    """Return the value of a dotted key in resolved sections; None where there is none."""
     node: Any = full
     for step in key.split("."):
+        if node is None:
+            return None  # parts of a model whose [attention] has no common value
         node = node[int(step)] if isinstance(node, list) else node.get(step)
     return list(node) if isinstance(node, tuple) else node
 
@@ -281,7 +283,8 @@ def _check_key(key: str, base: Config) -> None:
     if "classic" in base and section == "train":
         raise UserError(f"{where}: a [classic] model has no training loop; search [classic] keys.")
     writing = ("generate", "target") if "decoder" in base else ()
-    if section not in (*base.sections, "train", "data", *writing):
+    attention = () if "classic" in base else ("attention",)  # without it, parts have defaults
+    if section not in (*base.sections, "train", "data", *attention, *writing):
         has = "], [".join(name for name in base.sections if name != "recipe")
         raise UserError(f"{where}: this configuration has no [{section}]; it has [{has}].")
 
