@@ -133,6 +133,7 @@ def test_a_static_cache_ends_with_the_positions():
 def test_a_broken_part_is_seen():
     class Broken(nn.Module, LanguageModelDecoder):
         words = None  # hides the output layer
+        input_layer = None
 
         def __init__(self):
             super().__init__()

@@ -13,7 +13,7 @@ from typing import NamedTuple, overload
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.decode.decoders.output_layer import DecoderOutput, OutputLayer
@@ -153,6 +153,11 @@ class PackedDecoder(Decoder):
 
 class PackedLM(PackedDecoder, LanguageModelDecoder):
     """A packed language model."""
+
+    @property
+    def input_layer(self) -> nn.Module:
+        """The module whose outputs are the vectors of the input steps."""
+        return self._lm.input_layer
 
     @torch.no_grad()
     def start(self, batch: int, device: torch.device | None = None) -> PackedState:

@@ -216,6 +216,7 @@ class RecurrentDecoder(nn.Module, Seq2SeqDecoder):
 
     def start(self, memory: Padded, weights: bool = True) -> RecurrentState:
         """Return the initial state; with attention, `weights` are always recorded."""
+        memory = memory.with_data(memory.data)
         vector = self._summarise(memory)  # (B, M)
         first = self.first(vector).tanh().view(len(memory), self.kept, self.layers, -1)
         hidden = first[:, 0]  # (B, L, H)
