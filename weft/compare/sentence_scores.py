@@ -35,6 +35,7 @@ DRAWN_KINDS = ("arcs", "constituents", "nodes")  # drawn as SVG, the others as r
 METRIC_DESCRIPTIONS = {
     "tags": "the fraction of words with the correct tag",
     "all": "the fraction of words that are correct in every column",
+    "word-numbers": "Pearson's correlation of predicted and gold numbers over all words",
     "spans": "span F1: a span counts if its label and both boundaries are correct",
     "arcs": "the fraction of words with the correct head and relation (subtypes after a ':' "
     "are ignored)",
