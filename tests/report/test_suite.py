@@ -92,6 +92,23 @@ def test_suite_trains_every_task_with_every_seed_and_averages(folder, tmp_path):
     assert result.stat().st_mtime_ns == before  # finished runs are not repeated
 
 
+def test_rows_of_two_texts_are_a_pair_task(folder, tmp_path):
+    rows = "".join(f"good film {i}\tgood plot {i}\t{'yes' if i % 2 else 'no'}\n" for i in range(40))
+    for split in ("train", "test"):
+        table = folder / "first" / f"{split}.tsv"
+        table.write_text(f"sentence1\tsentence2\tlabel\n{rows}", "utf-8")
+    page = suite(
+        folder,
+        tmp_path / "out",
+        recipes=["tfidf", "tfidf-pair"],
+        seeds=1,
+        changes=QUICK,
+        quiet=True,
+    )
+    chosen = {score.task: score.recipe for score in page.scores["recipes"]}
+    assert chosen == {"first": "tfidf-pair", "second": "tfidf"}
+
+
 def test_task_without_a_fitting_recipe_is_named(folder, tmp_path):
     message = fails("suite", folder, "-o", tmp_path / "out", "--recipes", "tagger-window")
     assert "first: no recipe of 'recipes' fits the task 'classify'" in message

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from weft import registry
 from weft.compare.budget import Clock
+from weft.compare.detect_task import PAIR_TASKS
 from weft.compare.plan import Plan
 from weft.compare.prepare import (
     column_settings,
@@ -130,7 +131,10 @@ def _prepare(
     settings = task_settings(task) | changes
     data = parse_data(settings)
     requested: str = settings.get("task.kind", "")
-    kinds = (RECIPE_KINDS.get(requested, requested),) if requested else find_tasks(data)
+    kinds = [
+        RECIPE_KINDS.get(kind, kind) for kind in ([requested] if requested else find_tasks(data))
+    ]
+    kinds.sort(key=lambda kind: kind not in PAIR_TASKS)  # rows of two texts are pairs first
     chosen = [system.choose_recipe(task.name, kinds) for system in systems]
     data, _ = choose_columns(data, task_section(chosen[0], settings))
     settings |= column_settings(data)
