@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from weft.batch import Padded
 from weft.decode.heads.greedy_merge import GreedyMerger
 from weft.decode.heads.span_constituency import UNSEEN_LABEL, gold_spans
+from weft.errors import UserError
 
 E, H, C = 7, 3, 4  # state, node, labels
 LENGTHS = [5, 3, 1, 2]
@@ -215,3 +216,20 @@ def test_logits_of_a_span_are_those_of_the_node_that_must_hold_it(merger, states
     if span == (0, 5):
         right[-1] = -1e4
     torch.testing.assert_close(logits[0], right)
+
+
+def test_half_precision_outside_is_full_precision_inside(merger, states):
+    right, _ = merger.loss(merger(states), gold_spans(GOLD))
+    with torch.autocast("cpu", torch.bfloat16):
+        leaves = merger(states)
+        found, _ = merger.loss(leaves, gold_spans(GOLD))
+        trees = merger.decode(leaves)
+    torch.testing.assert_close(found, right)
+    assert trees == merger.decode(merger(states))
+
+
+def test_states_that_are_no_numbers_are_an_error(merger, states):
+    with torch.no_grad():
+        merger.weight[0, 0] = torch.nan
+    with pytest.raises(UserError, match=r"training has diverged"):
+        merger.decode(merger(states))

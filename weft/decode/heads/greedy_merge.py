@@ -179,15 +179,29 @@ class GreedyMerger(nn.Module, WeightMatrices):
         `cost` (R,) is added to the score of a node that crosses one of the gold spans, given by
         their starts and ends (R, K).
         """
-        data = leaves.data.detach()
+        with torch.autocast(leaves.data.device.type, enabled=False):
+            return self._merge(leaves.data.detach(), leaves.lengths, gold, cost)
+
+    def _merge(
+        self,
+        data: Tensor,
+        host_lengths: Tensor,
+        gold: tuple[Tensor, Tensor] | None,
+        cost: Tensor | None,
+    ) -> Merges:
         rows, words, width = data.shape
         # One more column: rows that are done write there.
         index = torch.arange(words + 1, device=data.device).expand(rows, -1)
-        lengths, row = leaves.lengths.to(data.device), torch.arange(rows, device=data.device)
+        lengths, row = host_lengths.to(data.device), torch.arange(rows, device=data.device)
         end = (index + 1).clamp(max=words).contiguous()  # (R, T + 1) of the node that starts there
         begin = F.pad(index, (1, 0)).contiguous()  # (R, T + 2) of the node that ends there
         weight = torch.cat(self.weight.detach().split(width, 1))  # (2H, H)
         halves = F.pad(data, (0, 0, 0, 1)) @ weight.t()  # (R, T + 1, 2H) as left child, as right
+        if not bool(halves.isfinite().all()):
+            raise UserError(
+                "The parser's states are not finite (nan or inf): training has diverged. Train "
+                "again with a lower learning rate."
+            )
         left, right = halves.split(width, 2)
 
         def score(node: Tensor, start: Tensor, stop: Tensor) -> Tensor:
