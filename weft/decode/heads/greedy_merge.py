@@ -139,12 +139,13 @@ class GreedyMerger(nn.Module, WeightMatrices):
         end = torch.cat([words + 1, merges.end], 1)
         with torch.autocast(leaves.data.device.type, enabled=False):
             logits = self.label(torch.cat([leaves.data, merges.states], 1))  # (B, T + M, C + 1)
+            own = self.score(merges.states)[:, :, 0]  # (B, M)
         lengths = leaves.lengths.to(start.device)[:, None]
         whole = (start == 0) & (end == lengths) & (end > 1)
         logits[:, :, -1].masked_fill_(whole, -torch.inf)  # a sentence has a label
         label = logits.argmax(2)
         kept = (start >= 0) & (end <= lengths) & (label < self.labels)
-        scores = self.score(merges.states)[:, :, 0].masked_fill(merges.start < 0, 0).sum(1).tolist()
+        scores = own.masked_fill(merges.start < 0, 0).sum(1).tolist()
         table = torch.stack([label, start, end], 2)
         return [
             BestTree(tuple(sorted(map(tuple, row[keep].tolist()), key=_outer_first)), score)
@@ -161,8 +162,9 @@ class GreedyMerger(nn.Module, WeightMatrices):
         spans = torch.tensor([[start, end]], device=leaves.data.device).expand(rows, -1)
         cost = leaves.data.new_full((rows,), -torch.inf)
         merges = self.merge(leaves, (spans[:, :1], spans[:, 1:]), cost)
-        states, nodes = self._compose(leaves, merges)
-        logits: Tensor = self.label(states[(nodes.start == start) & (nodes.end == end)])
+        with torch.autocast(leaves.data.device.type, enabled=False):
+            states, nodes = self._compose(leaves, merges)
+            logits: Tensor = self.label(states[(nodes.start == start) & (nodes.end == end)])
         if start == 0 and 1 < end == leaves.data.shape[1]:
             logits = logits.index_fill(1, torch.tensor([self.labels], device=logits.device), -1e4)
         return logits
