@@ -34,11 +34,11 @@ SETTINGS = {
     "word vectors only": {"combine": "word"},
     "30 epochs": {"epochs": 30},
     "subsampled": {"sample": 1e-4},
-    "unobserved": {"unobserved": 0.2},
-    "both": {"sample": 1e-4, "unobserved": 0.2},
-    "both, weight 0.5": {"sample": 1e-4, "unobserved": 0.5},
-    "both, weight 1": {"sample": 1e-4, "unobserved": 1.0},
-    "both, 1e-3": {"sample": 1e-3, "unobserved": 0.2},
+    "negatives": {"negative_weight": 0.2},
+    "both": {"sample": 1e-4, "negative_weight": 0.2},
+    "both, weight 0.5": {"sample": 1e-4, "negative_weight": 0.5},
+    "both, weight 1": {"sample": 1e-4, "negative_weight": 1.0},
+    "both, 1e-3": {"sample": 1e-3, "negative_weight": 0.2},
 }
 
 
@@ -89,7 +89,15 @@ def learn(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, obj
         made = train_vectors(text, "skipgram", epochs=5, **common)
     else:
         made = glove(text, **{"epochs": arguments.epochs, **common, **SETTINGS[name]})
-    shown = ("x_max", "sample", "unobserved", "epochs", "pairs", "count_seconds", "train_seconds")
+    shown = (
+        "x_max",
+        "sample",
+        "negative_weight",
+        "epochs",
+        "pairs",
+        "count_seconds",
+        "train_seconds",
+    )
     record = {key: made.record[key] for key in shown if key in made.record}
     return {**record, **quality(made, Path(arguments.data))}
 

@@ -208,30 +208,32 @@ def test_every_pair_comes_both_ways_and_no_two_threads_meet(threads, tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_unobserved_pairs_never_occur_and_come_between_the_others(threads, symmetric):
-    one = corpus(words=1999, size=211)
+def test_random_pairs_follow_the_noise_and_come_between_the_others(threads, symmetric):
+    one = corpus(words=9973)
     pairs = cooccurrences(one, 3, symmetric=symmetric)
     noise = room._Noise.of(pairs, 0.3, one.counts)
     block = room._PairBlock(pairs, 0, 10**6, 3, threads, 0.75, 100.0, noise)
-    lots = block.arrange_pairs()
-    words, contexts, logs, shares = lots.pairs
-    found = both_ways(pairs) if symmetric else {
-        (i, j): x for i, j, x in pairs.read(0, len(pairs)).tolist()
-    }  # fmt: skip
+    words, contexts, logs, shares = block.arrange_pairs().pairs
     drawn = shares < 0
-    every = list(zip(words.tolist(), contexts.tolist(), strict=True))
-    assert sorted(p for p, new in zip(every, drawn, strict=True) if not new) == sorted(found)
-    new = [p for p, is_new in zip(every, drawn, strict=True) if is_new]
-    assert len(new) > 100
-    assert not set(new) & set(found)
+    found = pairs.read(0, len(pairs))
+    expected = list(zip(found["first"].tolist(), found["second"].tolist(), strict=True))
+    if symmetric:
+        expected += [(j, i) for i, j in expected if i != j]
+    observed = zip(words[~drawn].tolist(), contexts[~drawn].tolist(), strict=True)
+    assert sorted(observed) == sorted(expected)
+    assert drawn.sum() == (2 if symmetric else 1) * len(pairs)
     np.testing.assert_allclose(logs[drawn], np.log(1 / 3), atol=1e-6)
     np.testing.assert_allclose(shares[drawn], -0.3, atol=1e-6)
     if threads == 1:  # as many in the first half of the block as in the second
         half = len(drawn) // 2
-        assert abs(drawn[:half].mean() - drawn[half:].mean()) < 0.1
+        assert abs(drawn[:half].mean() - drawn[half:].mean()) < 0.02
+    share = one.counts**0.75 / (one.counts**0.75).sum()
+    for side in (words[drawn], contexts[drawn]):
+        found = np.bincount(side, minlength=SIZE) / drawn.sum()
+        np.testing.assert_allclose(found, share, atol=0.05)
 
 
-def test_an_unobserved_pair_is_wrong_only_where_it_is_predicted_too_often():
+def test_a_random_pair_is_wrong_only_where_it_is_predicted_too_often():
     factors = Factors.fresh(SIZE, 7, seed=1)
     factors.biases[2, 0, 0], factors.biases[3, 0, 0] = 4.0, -4.0
     before = factors.vectors.copy(), factors.biases.copy()
@@ -250,22 +252,22 @@ def test_an_unobserved_pair_is_wrong_only_where_it_is_predicted_too_often():
         np.testing.assert_array_equal(factors.biases[row, side], before[1][row, side])
 
 
-def test_unobserved_pairs_are_predicted_below_the_observed_ones():
+def test_random_pairs_lower_the_prediction_of_pairs_that_never_occur():
     one = corpus(words=1999, size=61, slope=1.2)
     pairs = cooccurrences(one, 2)
     seen = both_ways(pairs)
     unseen = [(i, j) for i in range(61) for j in range(61) if (i, j) not in seen]
 
-    def predicted(unobserved):
+    def predicted(weight):
         found = factorise(
-            pairs, 7, 40, x_max=1.0, threads=2, unobserved=unobserved, counts=one.counts
+            pairs, 7, 40, x_max=1.0, threads=2, negative_weight=weight, counts=one.counts
         )
         w, c, b = found.vectors[:, 0, 0], found.vectors[:, 1, 0], found.biases[:, :, 0]
         return np.mean([w[i] @ c[j] + b[i, 0] + b[j, 1] for i, j in unseen])
 
     without, with_them = predicted(0.0), predicted(0.5)
     assert with_them < without - 0.15
-    again = [factorise(pairs, 3, 2, threads=2, unobserved=0.2).sum.tobytes() for _ in range(2)]
+    again = [factorise(pairs, 3, 2, threads=2, negative_weight=0.2).sum.tobytes() for _ in range(2)]
     assert again[0] == again[1]
 
 
@@ -296,11 +298,11 @@ def test_options_of_glove_reach_the_record():
     assert plain.record["x_max"] == 1.0  # of a tiny corpus
     other = glove(
         one, 5, 3, 2, threads=1, x_max=7, symmetric=False, distance="none", combine="word",
-        bias=False, sample=0.1, unobserved=0.2,
+        bias=False, sample=0.1, negative_weight=0.2,
     )  # fmt: skip
     for name, value in {
         "x_max": 7, "symmetric": False, "distance": "none", "combine": "word", "bias": False,
-        "sample": 0.1, "unobserved": 0.2,
+        "sample": 0.1, "negative_weight": 0.2,
     }.items():  # fmt: skip
         assert other.record[name] == value
     assert np.abs(plain.matrix - other.matrix).max() > 1e-3
@@ -310,8 +312,8 @@ def test_options_of_glove_reach_the_record():
         glove(one, combine="both")
     with pytest.raises(UserError, match=r"Unknown distance weighting 'linear'"):
         cooccurrences(one, distance="linear")
-    with pytest.raises(UserError, match=r"'unobserved' should be 0 or more, got -1"):
-        glove(one, unobserved=-1)
+    with pytest.raises(UserError, match=r"'negative_weight' should be 0 or more, got -1"):
+        glove(one, negative_weight=-1)
 
 
 def test_the_order_depends_on_the_seed():

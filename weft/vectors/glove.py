@@ -5,8 +5,9 @@ count and f(x) = (x / x_max)^power up to 1, by AdaGrad as in the authors' progra
 steps, learning rate included, are summed from 1 on. The vectors are w + c.
 
 Pairs that never occur say nothing in GloVe, which costs much in a corpus of some million words.
-With `unobserved` above 0 they count as in Swivel (Shazeer et al. 2016): one is drawn for each that
-occurs, and predicting it more often than once at the end of a window is wrong.
+With `negative_weight` above 0 a random pair is drawn for each that occurs, as word2vec draws its
+negatives; predicting it more often than once at the end of a window is wrong, as in Swivel
+(Shazeer et al. 2016).
 
 V words   E width   T threads
 """
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 Combine = Literal["sum", "word"]
 COMBINES: tuple[Combine, ...] = ("sum", "word")
 LARGE_CORPUS_WORDS, LARGE_X_MAX, LEAST_X_MAX = 1.6e9, 100.0, 1.0  # Wikipedia of the paper
-NOISE_POWER = 0.75  # unobserved pairs are drawn by counts to this power, as word2vec's negatives
-BITS_PER_PAIR = 16  # of the set of observed pairs: 6 % of the others are taken for observed ones
+NOISE_POWER = 0.75  # random pairs are drawn by counts to this power
 BLOCK_PAIRS = 2**18  # pairs that are shuffled together; the blocks come in a new order each epoch
 
 
@@ -102,14 +102,14 @@ def glove(
     combine: Combine = "sum",
     bias: bool = True,
     sample: float = 0.0,
-    unobserved: float = 0.0,
+    negative_weight: float = 0.0,
 ) -> "Vectors":
     """Count the pairs of a corpus and factorise their matrix.
 
     The same seed and number of threads give the same bytes. `x_max` is chosen by the size of the
     corpus (`choose_x_max`) if it is None. `sample` drops occurrences of frequent words before
-    counting, as word2vec does. `unobserved` is the weight of a pair that does not occur; 0 is
-    GloVe. `watch` hears what is being done and how much of that, from 0 to 1, is behind.
+    counting, as word2vec does. `negative_weight` is the weight of a random pair; 0 is GloVe.
+    `watch` hears what is being done and how much of that, from 0 to 1, is behind.
     """
     from weft.vectors.store import Vectors
 
@@ -147,7 +147,7 @@ def glove(
         threads=threads,
         seed=seed,
         bias=bias,
-        unobserved=unobserved,
+        negative_weight=negative_weight,
         counts=corpus.counts,
         watch=on_epoch,
     )
@@ -164,7 +164,7 @@ def glove(
         "x_max": round(x_max, 4),
         "bias": bias,
         "sample": sample,
-        "unobserved": unobserved,
+        "negative_weight": negative_weight,
         "threads": threads,
         "seed": seed,
         "read": corpus.total,
@@ -189,14 +189,14 @@ def factorise(
     threads: int = 0,
     seed: int = 1,
     bias: bool = True,
-    unobserved: float = 0.0,
+    negative_weight: float = 0.0,
     counts: np.ndarray | None = None,
     block: int = BLOCK_PAIRS,
     watch: Callable[[int, float, float], None] = lambda epoch, share, cost: None,
 ) -> Factors:
     """Fit vectors to counted pairs; `watch` hears the epoch, its share done and its mean cost.
 
-    `unobserved` is the weight of pairs that do not occur, drawn by the `counts` of their words.
+    `negative_weight` is the weight of random pairs, drawn by the `counts` of their words.
 
     In a stage each thread has words and contexts of its own, so none waits for a lock and none
     overwrites another's step: unlike Hogwild, the result does not depend on who was faster.
@@ -211,13 +211,13 @@ def factorise(
             "x_max": x_max,
         },
     )
-    if unobserved < 0:
-        raise UserError(f"GloVe: 'unobserved' should be 0 or more, got {unobserved:g}.")
+    if negative_weight < 0:
+        raise UserError(f"GloVe: 'negative_weight' should be 0 or more, got {negative_weight:g}.")
     threads = threads or available_cpus()
     factors = Factors.fresh(pairs.size, width, seed)
     if not bias:
         factors.biases[:, :, 0] = 0
-    noise = _Noise.of(pairs, unobserved, counts) if unobserved else None
+    noise = _Noise.of(pairs, negative_weight, counts) if negative_weight else None
     rates = (learning_rate, learning_rate if bias else 0.0)
     starts = np.arange(0, len(pairs), block)
     with ThreadPoolExecutor(threads) as pool:
@@ -261,32 +261,16 @@ class _Lots:
 
 @dataclass(frozen=True)
 class _Noise:
-    """Draws pairs that do not occur."""
+    """Draws random pairs by the frequency of their words."""
 
     weight: float
     sure: np.ndarray  # (V,) cells of the noise, see `alias_table`
     alias: np.ndarray  # (V,)
-    observed: np.ndarray  # bytes of a set of hashed pairs
 
     @classmethod
     def of(cls, pairs: Cooccurrences, weight: float, counts: np.ndarray | None) -> "_Noise":
-        from weft.vectors.kernels import glove as kernels
-
         counts = np.ones(pairs.size) if counts is None else counts
-        observed = np.zeros(BITS_PER_PAIR * len(pairs) // 8 + 1, np.uint8)
-        for start in range(0, len(pairs), BLOCK_PAIRS):
-            read = pairs.read(start, min(start + BLOCK_PAIRS, len(pairs)))
-            kernels.mark(read["first"], read["second"], pairs.symmetric, observed)
-        return cls(weight, *alias_table(counts, NOISE_POWER), observed)
-
-    def draw(self, seed: int, count: int, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Words and contexts, at most `count` of each."""
-        from weft.vectors.kernels import glove as kernels
-
-        drawn: tuple[np.ndarray, np.ndarray] = kernels.draw_unobserved(
-            seed, count, self.sure, self.alias, symmetric, self.observed
-        )
-        return drawn
+        return cls(weight, *alias_table(counts, NOISE_POWER))
 
 
 @dataclass(frozen=True)
@@ -309,15 +293,16 @@ class _PairBlock:
         read = source.read(self.start, min(self.start + self.length, len(source)))
         most = (2 if source.symmetric else 1) * len(read)
         words = contexts = np.empty(0, np.int32)
+        weight = 0.0
         if self.noise is not None:
-            words, contexts = self.noise.draw(self.seed, most, source.symmetric)
-        weight = -self.noise.weight if self.noise is not None else 0.0
+            words, contexts = kernels.draw_pairs(self.seed, most, self.noise.sure, self.noise.alias)
+            weight = -self.noise.weight
         kinds = (np.int32, np.int32, np.float32, np.float32)
         out = tuple(np.empty(most + len(words), kind) for kind in kinds)
         columns = (read["first"], read["second"], read["weight"], source.symmetric)
-        unobserved = (words, contexts, math.log(source.least), weight)
+        negatives = (words, contexts, math.log(source.least), weight)
         settings = (self.seed, self.threads, self.power, self.x_max)
-        begins = kernels.arrange(*columns, unobserved, *settings, out)
+        begins = kernels.arrange(*columns, negatives, *settings, out)
         return _Lots(tuple(column[: begins[-1]] for column in out), begins)
 
 

@@ -107,12 +107,12 @@ def test_every_option_of_glove_reaches_the_record(tmp_path):
         "vectors", "train", tmp_path / "t.txt", "-o", tmp_path / "v.txt", "--method", "glove",
         "--dim", 3, "--epochs", 2, "--threads", 1, "--x-max", 7, "--power", 0.5, "--no-symmetric",
         "--distance", "none", "--combine", "word", "--no-bias", "--sample", 0.1,
-        "--unobserved", 0.2, "--json",
+        "--negative-weight", 0.2, "--json",
     )  # fmt: skip
     record = json.loads(done.out)
     expected = {
         "x_max": 7, "power": 0.5, "symmetric": False, "distance": "none", "combine": "word",
-        "bias": False, "sample": 0.1, "unobserved": 0.2,
+        "bias": False, "sample": 0.1, "negative_weight": 0.2,
     }  # fmt: skip
     assert {name: record[name] for name in expected} == expected
     start = ("vectors", "train", tmp_path / "t.txt", "-o", tmp_path / "w.txt", "--method", "glove")

@@ -67,10 +67,10 @@ def train(
         str, typer.Option(help="sum of word and context vectors, or word alone (glove).")
     ] = "sum",
     bias: Annotated[bool, typer.Option(help="Bias of each word and context (glove).")] = True,
-    unobserved: Annotated[
+    negative_weight: Annotated[
         float,
         typer.Option(
-            min=0, help="Weight of pairs that never occur (glove); try 0.2 below 100 million words."
+            min=0, help="Weight of random pairs (glove); try 0.2 below 100 million words."
         ),
     ] = 0.0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 for all cores.")] = 0,
@@ -162,7 +162,8 @@ def train(
             vectors = glove(
                 text, dim, window or 10, epochs or 15, learning_rate or 0.05, power, x_max,
                 threads=threads, seed=seed, symmetric=symmetric, distance=weighting,
-                combine=output_vectors, bias=bias, sample=sample or 0.0, unobserved=unobserved,
+                combine=output_vectors, bias=bias, sample=sample or 0.0,
+                negative_weight=negative_weight,
                 watch=lambda what, fraction: watch(int(fraction >= 1 and what != COUNT)),
             )  # fmt: skip
     else:

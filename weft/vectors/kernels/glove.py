@@ -8,7 +8,6 @@ import math
 import numba
 import numpy as np
 
-from weft.vectors.kernels.cooccurrence import mixed
 from weft.vectors.kernels.word2vec import sample_noise
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
@@ -16,33 +15,14 @@ fast = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
 
 
 @compiled
-def bit_of(word, context, symmetric, bits):
-    """The bit of a pair in a set of hashed pairs."""
-    i, j = (min(word, context), max(word, context)) if symmetric else (word, context)
-    key = (np.uint64(i) << np.uint64(32) | np.uint64(j)) + np.uint64(1)
-    return np.int64(mixed(key) % np.uint64(8 * len(bits)))
-
-
-@compiled
-def mark(first, second, symmetric, bits):
-    """Enter observed pairs into a set of hashed pairs."""
-    for k in range(len(first)):
-        at = bit_of(first[k], second[k], symmetric, bits)
-        bits[at >> 3] |= np.uint8(1 << (at & 7))
-
-
-@compiled
-def draw_unobserved(seed, count, sure, alias, symmetric, bits):
-    """Draw `count` pairs from the noise; those that are not observed."""
+def draw_pairs(seed, count, sure, alias):
+    """Draw `count` words and contexts from the noise."""
     state = np.array([seed], np.uint64)
-    words, contexts, kept = np.empty(count, np.int32), np.empty(count, np.int32), 0
-    for _ in range(count):
-        i, j = sample_noise(state, sure, alias), sample_noise(state, sure, alias)
-        at = bit_of(i, j, symmetric, bits)
-        if not bits[at >> 3] >> (at & 7) & 1:
-            words[kept], contexts[kept] = i, j
-            kept += 1
-    return words[:kept], contexts[:kept]
+    words, contexts = np.empty(count, np.int32), np.empty(count, np.int32)
+    for k in range(count):
+        words[k] = sample_noise(state, sure, alias)
+        contexts[k] = sample_noise(state, sure, alias)
+    return words, contexts
 
 
 @compiled
@@ -57,14 +37,14 @@ def lot_of(word, context, threads):
 
 
 @compiled
-def arrange(first, second, weight, symmetric, unobserved, seed, threads, power, most, out):
+def arrange(first, second, weight, symmetric, negatives, seed, threads, power, most, out):
     """Fill `out` with a block's pairs in random order by lots, and say where each lot begins.
 
-    A symmetric pair comes both ways round. `unobserved` are words and contexts, the log of the
+    A symmetric pair comes both ways round. `negatives` are words and contexts, the log of the
     count that they stay below, and minus their share; they come between the others.
     """
     words, contexts, logs, shares = out
-    others, their_contexts, bound, their_share = unobserved
+    others, their_contexts, bound, their_share = negatives
     n, m = len(first), len(others)
     order = np.arange(n)
     state = np.uint64(seed)
@@ -107,7 +87,7 @@ def arrange(first, second, weight, symmetric, unobserved, seed, threads, power, 
 def update(begin, end, pairs, vectors, biases, rate, bias_rate):
     """Take one AdaGrad step for each pair begin … end; the sum of f(x)·(error)² before the steps.
 
-    A pair with a negative share is unobserved: it is wrong only where it is predicted too often.
+    A pair with a negative share is a random one, wrong only where it is predicted too often.
 
     `vectors` is (V, 2, 2, E) and `biases` (V, 2, 2): of a word, as word and as context, the numbers
     and their summed squared steps.
