@@ -166,7 +166,7 @@ SETTINGS = {
     "no section": ("bag", ["--set", "hidden=3"], ["'hidden=3' should look like section.key=value"]),
     "encoder": ("bag", ["--set", "encoder.kind=ccn"], ["Unknown encoder 'ccn'", "'cnn'?"]),
     "task": ("bag", ["--task", "clasify"], ["Unknown task 'clasify'", "'classify'?"]),
-    "recipe": ("bilsmt", [], ["Unknown recipe 'bilsmt'", "'bilstm'?", "Known: bag"]),
+    "recipe": ("bilsmt", [], ["Unknown recipe 'bilsmt'", "'bilstm'?", "Known: autoencoder, bag"]),
     "metric": ("bag", ["--set", "train.metric=acuracy"], ["'acuracy'", "accuracy, macro_f1"]),
     "text for a number": (
         "lstm",

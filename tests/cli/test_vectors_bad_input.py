@@ -122,7 +122,7 @@ def test_files_that_are_not_there(folder):
     assert told == "error: No vector file 'god.txt'. Did you mean 'good.txt'?"
     told = fails("vectors", "neighbours", "zzz", "w1")
     assert told == "error: No vector file 'zzz'. Check the name."
-    says(fails("vectors", "neighbours", "texts", "w1"), "texts is a folder")
+    says(fails("vectors", "neighbours", "texts", "w1"), "texts: not a model folder (no model.json)")
     says(fails("vectors", "neighbours", "no/v.txt", "w1"), "there is no folder 'no'")
     for arguments in (
         ("convert", "good.txt", "no/v.txt"),

@@ -184,7 +184,7 @@ def test_list_shows_what_there_is():
     listed = ok("list").lines
     tasks = [line for line in listed if line.split(":")[0] in registry.parts("task")]
     assert [line.split(":")[0] for line in tasks] == [
-        "classify", "tag", "parse", "constituency", "nodes", "language", "seq2seq",
+        "classify", "tag", "regress-words", "parse", "constituency", "nodes", "language", "seq2seq",
         "pair-classify", "span", "masked",
     ]  # fmt: skip
     listed = [line for line in listed if line not in tasks]

@@ -115,7 +115,7 @@ def test_verbs_that_are_for_whole_texts_say_so(tmp_path):
     with pytest.raises(UserError, match=r"not one label of the text.*tagger-bilstm"):
         weft.train(recipe("bag").with_values({"data.train": str(file)}, "t"), tmp_path / "b")
     outcome = trained("tagger-bilstm", file, tmp_path / "run", **{"train.epochs": 1})
-    with pytest.raises(UserError, match="Only answers about a whole text can be explained"):
+    with pytest.raises(UserError, match="takes models with an answer about a whole text"):
         explain(outcome.predictor, ["The dog sees the bee."])
 
 

@@ -56,7 +56,11 @@ def test_models_of_order_learn_what_a_bag_cannot(name, expected, tmp_path):
 def test_a_run_folder_holds_the_known_names_only(tmp_path):
     outcome = run(settings("cnn"), tmp_path / "run", small.splits())
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == RUN_FILES - {"tensorboard", "progress.json"}  # the latter only while it trains
+    assert names == RUN_FILES - {
+        "tensorboard",
+        "progress.json",
+        "members",
+    }  # made only where they apply
     kept = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert kept == {"last.safetensors", "best.safetensors", "tokenizer.json"}
     assert set(outcome.figures) == {"dev", "test"}

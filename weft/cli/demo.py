@@ -135,8 +135,8 @@ def _write_recall(folder: Path, distance: int, quiet: bool) -> None:
         if not quiet:
             typer.echo(f"{path.name:<12} {kinds[path.suffix]}, {distance} words apart")
     if not quiet:
-        files = f"--train {folder}/train.txt --dev {folder}/dev.txt"
+        window = f"task.window={2 * distance + 8}"
         typer.echo(
-            f"next: weft train --recipe rnn-lm {files} --set task.window={2 * distance + 8} "
-            "--set train.diagnose=true -o runs/recall"
+            f"next: weft train --recipe rnn-lm --train {folder}/train.txt --dev {folder}/dev.txt "
+            f"-o runs/recall --set {window} --set train.diagnose=true"
         )
