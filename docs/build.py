@@ -8,6 +8,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ weft demo --pairs pairs
 Generated from `docs/lectures.toml`. `tests/test_lectures.py` checks every name in it and runs every
 command.
 """.strip()
+MAX_COMMAND_CHARS = 84
 COMMAND = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
 Command = typer.core.TyperCommand | typer.core.TyperGroup
 
@@ -236,7 +238,7 @@ def format_lectures() -> str:
         section = [row for row in rows if row["id"].startswith(letter)]
         lines = [f"| [{row['id']}](#{row['id'].lower()}) | {row['title']} | "
                  f"{row.get('planned') or row['summary']} |" for row in section]  # fmt: skip
-        table = "\n".join(["| row | | |", "|---|---|---|", *lines])
+        table = "\n".join(["| row | method | in Weft |", "|---|---|---|", *lines])
         parts += [f"## {title}", table]
         parts += [part for row in section for part in format_lecture(row)]
     return "\n\n".join(parts) + "\n"
@@ -247,9 +249,11 @@ def format_lecture(row: dict[str, Any]) -> list[str]:
     heading = f"### {row['id']} · {row['title']} {{ #{row['id'].lower()} }}"
     parts = [heading, row["summary"] or f"*Planned.* {row.get('planned', '')}"]
     if row["equation"]:
-        parts.append(f"```text\n{row['equation'].strip()}\n```")
+        equation = map(wrap_equation, row["equation"].strip().splitlines())
+        parts.append("\n".join(["```text", *equation, "```"]))
     if row["command"]:
-        parts.append(f"```bash\n{row['command'].strip()}\n```")
+        lines = row["command"].replace("\\\n", "").strip().splitlines()
+        parts.append("\n".join(["```bash", *map(wrap_command, lines), "```"]))
     facts = {
         "decks": ", ".join(DECKS[deck] for deck in row["decks"]),
         "code": ", ".join(f"`{name}`" for name in row["file"]),
@@ -258,6 +262,24 @@ def format_lecture(row: dict[str, Any]) -> list[str]:
     }
     parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items() if value))
     return parts
+
+
+def wrap_equation(line: str) -> str:
+    """Break a long line of equations after semicolons, and where it is still too long."""
+    if len(line) <= MAX_COMMAND_CHARS:
+        return line
+    parts = (textwrap.wrap(part, MAX_COMMAND_CHARS) for part in line.split("; "))
+    return "\n".join("\n  ".join(part) for part in parts)
+
+
+def wrap_command(line: str) -> str:
+    """Break a long command before options, as a shell reads it."""
+    out, width = "", 0
+    for word in re.findall(r"(?:\s+--?[\w-]+)?\s*(?:\"[^\"]*\"|\S+)", line):
+        if width + len(word) > MAX_COMMAND_CHARS and word.lstrip().startswith("-"):
+            out, width, word = f"{out} \\\n ", 2, f" {word.lstrip()}"
+        out, width = out + word, width + len(word)
+    return out
 
 
 def escape(cell: str) -> str:
