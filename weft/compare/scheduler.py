@@ -311,16 +311,12 @@ def time_model(
     if timing is not None:
         return timing
     job = {"what": "time", "trial": trial.to_json(), "device": device, "seconds": seconds}
-    process, errors = _launch(job, 0)
-    try:
-        process.wait(limit)
-    except subprocess.TimeoutExpired:
+    running = _run_alone(trial, job, limit)
+    if running is None:
         return None
-    finally:
-        _kill(process)
     timing = trial.load_timing()
     if timing is None:
-        raise UserError(_failure_reason(trial, RunningTrial(trial, process, errors, 0, 0.0)))
+        raise UserError(_failure_reason(trial, running))
     return timing
 
 
@@ -336,6 +332,17 @@ def join_models(
         return result
     folders = [str(member.folder / "model") for member in members]
     job = {"what": "join", "trial": trial.to_json(), "device": device, "members": folders}
+    running = _run_alone(trial, job, limit)
+    if running is None:
+        return None
+    result = trial.load_result() if running.process.returncode == 0 else None
+    if result is None:
+        raise UserError(_failure_reason(trial, running))
+    return result
+
+
+def _run_alone(trial: Trial, job: Mapping[str, object], limit: float | None) -> RunningTrial | None:
+    """Run a job to its end, with no other beside it; None if it took longer than `limit`."""
     process, errors = _launch(job, 0)
     try:
         process.wait(limit)
@@ -343,10 +350,7 @@ def join_models(
         return None
     finally:
         _kill(process)
-    result = trial.load_result() if process.returncode == 0 else None
-    if result is None:
-        raise UserError(_failure_reason(trial, RunningTrial(trial, process, errors, 0, 0.0)))
-    return result
+    return RunningTrial(trial, process, errors, 0, 0.0)
 
 
 def _launch(job: Mapping[str, object], threads: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
