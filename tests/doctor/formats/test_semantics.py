@@ -142,10 +142,13 @@ def test_command_line_checks_and_refuses_to_fix(tmp_path):
 
 
 @pytest.mark.parametrize("format", SOUND)
-def test_no_task_trains_on_them(tmp_path, format):
+def test_other_tasks_do_not_train_on_them(tmp_path, format):
     path = written(tmp_path / ENDINGS[format], SOUND[format] * 3)
     run = ("train", "--recipe", "tfidf", "--train", path, "--set", f"data.format={format}")
-    assert f"no task learns from data.format = '{format}'" in fails(*run, "-o", tmp_path / "run")
+    message = f"no task learns from data.format = '{format}'"
+    if format == "roles":
+        message = "the task 'classify' does not learn from data.format = 'roles'; --recipe srl-"
+    assert message in fails(*run, "-o", tmp_path / "run")
 
 
 def test_a_tagger_column_can_still_be_checked(tmp_path):

@@ -1,6 +1,7 @@
 """Annotations of meaning: predicates with their roles, coreference chains, extracted tuples."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.text.annotation.schemes import Span
@@ -13,6 +14,8 @@ MODIFIERS = (
 _CORE = re.compile(r"A(?:RG)?[0-5A]")
 _ROLE = re.compile(rf"(?:[CR]-)?(?:V|A(?:RG)?[0-5A](?:-\w+)?|A(?:RGM|M)-(?:{'|'.join(MODIFIERS)}))")
 
+# A predicate as plain values: its word, its sense, and the roles as (label, start, end).
+FrameRow = tuple[int, str, tuple[tuple[str, int, int], ...]]
 Mention = Span  # its label is the entity; it counts the words of the document
 
 
@@ -40,6 +43,23 @@ class Frames:
     """The predicates of a sentence, in order."""
 
     predicates: tuple[Predicate, ...]
+
+    def to_rows(self) -> tuple[FrameRow, ...]:
+        """Return the predicates as plain values."""
+        return tuple(
+            (one.word, one.sense, tuple((label, start, end) for label, start, end in one.roles))
+            for one in self.predicates
+        )
+
+
+def read_frames(rows: Iterable[FrameRow]) -> Frames:
+    """Return predicates from plain values."""
+    return Frames(
+        tuple(
+            Predicate(word, sense, tuple(Span(*role) for role in roles))
+            for word, sense, roles in rows
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

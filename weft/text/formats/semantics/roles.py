@@ -5,9 +5,10 @@ The words with a roleset are the predicates of a sentence; the n-th role column 
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 
 from weft.errors import UserError
 from weft.text.annotation.frames import Frames, Predicate
@@ -15,14 +16,23 @@ from weft.text.annotation.schemes import Span
 from weft.text.column_layout import METADATA, PARSE_BIT, is_comment, split_cells, split_sample
 from weft.text.example import Example, SkipCounter
 from weft.text.formats.conllu_offsets import locate_spaced_words
+from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.bracket_cells import (
     MALFORMED,
     UNCLOSED,
     UNOPENED,
     find_words,
+    format_roles,
     parse_roles,
 )
-from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource, decode_line
+from weft.text.line_source import (
+    MAX_HEAD_LINES,
+    SKIP_HINT,
+    BadRowPolicy,
+    BadRows,
+    LineSource,
+    decode_line,
+)
 
 _ROLESET = re.compile(r"\S+\.\S+|\d\d")  # come.03; CoNLL-2012 has the lemma in a column before
 NO_PREDICATE = frozenset({"_", "-"})
@@ -77,12 +87,18 @@ class RoleSentence:
     def predicates(self) -> list[tuple[int, str]]:
         """(word, sense) of each predicate."""
         senses = self._column(self.layout.predicates)
-        lemmas = self._column(self.layout.predicates - 1)
         return [
-            (i, f"{lemmas[i]}.{sense}" if sense.isdecimal() else sense)
+            (i, f"{self._lemma(i)}.{sense}" if sense.isdecimal() else sense)
             for i, sense in enumerate(senses)
             if sense and sense not in NO_PREDICATE
         ]
+
+    def _lemma(self, word: int) -> str:
+        """Return the lemma beside a number: before it in CoNLL-2012, after it in CoNLL-2005."""
+        at = self.layout.predicates
+        before, after = (self._column(column)[word] for column in (at - 1, at + 1))
+        spelled = any(map(str.isalpha, before)) and at - 1 != self.layout.words
+        return before if spelled or at + 1 >= self.layout.first else after
 
     def role_columns(self) -> list[list[str]]:
         """Return the cells of each role column, as far as the rows have them."""
@@ -143,8 +159,9 @@ def _predicate_faults(spans: Sequence[Span], word: int, where: str) -> Iterator[
 
 def detect_roles(path: str | os.PathLike[str]) -> RoleLayout | None:
     """Return the layout of a file with a role column per predicate; None for other files."""
-    with closing(LineSource(path)) as source:
-        lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
+    with closing(_raw_lines(path)) as raw_lines:
+        head = islice(raw_lines, MAX_HEAD_LINES)
+        lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
     try:
         sample = split_sample(lines, os.fspath(path))
     except UserError:
@@ -154,6 +171,24 @@ def detect_roles(path: str | os.PathLike[str]) -> RoleLayout | None:
         return None
     predicates, first, trailing = layouts
     return RoleLayout(sample.separator, find_words(sample.columns), predicates, first, trailing)
+
+
+def _raw_lines(path: str | os.PathLike[str]) -> Generator[bytes]:
+    """Yield the lines of a file, or of files joined by commas side by side (CoNLL-2005)."""
+    files = resolve_files(path)
+    if len(files) == 1:
+        yield from LineSource(path).raw()
+        return
+    sources = (LineSource(file).raw() for file in files)
+    for number, parts in enumerate(zip_longest(*sources), 1):
+        cells = [b"" if part is None else part.strip() for part in parts]
+        if any(cells) and not all(cells):
+            empty = files[cells.index(b"")]
+            raise UserError(
+                f"{empty}:{number}: no word here, but {files[cells.index(max(cells))]} has one. "
+                "Give files whose lines belong together."
+            )
+        yield b"\t".join(b"\t".join(part.split()) for part in cells) + b"\n"
 
 
 def _find_layouts(blocks: Sequence[Sequence[Sequence[str]]]) -> tuple[int, int, int] | None:
@@ -219,7 +254,7 @@ def read_role_sentences(
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
     id, bad = "", False
-    for number, raw in enumerate(LineSource(path).raw(), 1):
+    for number, raw in enumerate(_raw_lines(path), 1):
         line = decode_line(raw, number, bad_rows)
         if line is None:
             bad = True
@@ -257,3 +292,33 @@ def read_roles(
             named = f"sentence '{sentence.id}': " if sentence.id else ""
             message = f"{named}{fault.kind}: {fault.detail}. Correct it, or {SKIP_HINT}."
             bad_rows.report(fault.kind, sentence.lines[fault.word], message)
+
+
+def props_lines(frames: Frames, size: int) -> Iterator[str]:
+    """Yield the lines of a sentence as CoNLL-2005 writes propositions, the blank one included.
+
+    The first column has the senses of predicates, then there is a column of brackets for each.
+    """
+    senses = ["-"] * size
+    for one in frames.predicates:
+        senses[one.word] = one.sense
+    columns = [format_roles(one.roles, size) for one in frames.predicates]
+    for cells in zip(senses, *columns, strict=True):
+        yield "\t".join(cells)
+    yield ""
+
+
+def sentence_lines(frames: Frames, words: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a sentence that `read_roles` reads, the blank one included.
+
+    Columns are the number of a word, the word, its sense, then one column per predicate.
+    """
+    for number, line in enumerate(props_lines(frames, len(words)), 1):
+        yield f"{number}\t{words[number - 1]}\t{line}" if line else ""
+
+
+def format_example(example: Example) -> str:
+    """Return a sentence with its id and its columns, as `read_roles` reads it."""
+    assert isinstance(example.label, Frames)
+    lines = [f"# sent_id = {example.id}"] if example.id else []
+    return "\n".join([*lines, *sentence_lines(example.label, example.words)]) + "\n"
