@@ -6,10 +6,11 @@
 
 DATA is laid out as <task>/<data set>/… (see docs/benchmarks.md), MODEL is a checkpoint. Each set is
 learned by its recipe with the changes that CHANGES or its plan names (`--variants`, of which
-`plans/` has some: MiniLM beside its peer, ELMo and the same without). `--scratch` trains the same
-architecture from random weights, `--peer` a plain loop of `transformers` with the same settings,
-seeds and batches; `--also` trains Weft beside either. With `--examples` only so many are learned
-from, drawn by the seed, 0 for all. `--share 0.01` is a dry run on a hundredth of every part.
+`plans/` has some: MiniLM beside its peer, its rates and pools, pairs by precision, ELMo and
+the same without). `--scratch` trains the same architecture from random weights, `--peer` a plain
+loop of `transformers` with the same settings, seeds and batches; `--also` trains Weft beside
+either. With `--examples` only so many are learned from, drawn by the seed, 0 for all.
+`--share 0.01` is a dry run on a hundredth of every part.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How the figures of comparing, checking, explaining and reporting become tables."""
 
-from tables import Figures, Row, Section, Table, mark, verdict
+from tables import Figures, Row, Section, Table, averaged, mark, verdict
 
 BEST, TFIDF = 88.0, 85.0  # percent on banking77: the best recipe, and tfidf
 APART = 0.15  # share by which a reported latency may miss the one measured outside
@@ -8,6 +8,8 @@ PLANTED, ALARMS, TYPOS = 95, 5, 5  # of 100 leaks found, false alarms, typos of 
 WORDS, RECIPES = 90.0, ("bag", "cnn", "bilstm", "transformer")
 RATIO = 14  # times the seconds for ten times the rows
 MEGABYTES = 5  # of a report
+JOINT_LOSS = 0.3  # percent that one model of intents and slots may lose against two
+ECE, KEPT = 0.03, 0.95  # mean calibration error after the temperature; share of promises kept
 
 
 def percent(value: float) -> str:
@@ -44,6 +46,99 @@ def compared(line: Figures) -> Row:
         str(line["seeds"]),
         f"{clipped} of {line['seeds']} stopped by the clock" if clipped else "",
     )
+
+
+def calibrated(line: Figures) -> Row:
+    def answered(found: Figures | None) -> str:
+        return f"{percent(found['answered'])} ({percent(found['accuracy'])})" if found else "–"
+
+    return (
+        line["data"],
+        line["recipe"],
+        *(percent(line[key]) for key in ("accuracy", "ece_before", "ece_after")),
+        f"{line['temperature']:.2f}",
+        answered(line["at_90"]),
+        answered(line["at_95"]),
+        percent(line["coverage_at_95"]),
+        f"{percent(line['sets']['coverage'])} (size {line['sets']['size']:.2f})",
+        str(line["n"]),
+    )
+
+
+def joint_model(line: Figures) -> Row:
+    """One model of intents and slots beside two."""
+
+    def both(name: str) -> str:
+        gain, low, high = (f"{x:+.2f}" for x in line[name]["gain"])
+        return f"{line[name]['joint']:.1f} / {line[name]['separate']:.1f}, {gain} [{low}, {high}]"
+
+    kept = all(line[name]["gain"][0] >= -JOINT_LOSS for name in ("intent_accuracy", "slot_f1"))
+    seconds = line["test_seconds"]
+    return (
+        line["data"],
+        *(both(name) for name in ("intent_accuracy", "slot_f1", "exact_match")),
+        f"≥ −{JOINT_LOSS} {mark(kept)}",
+        f"{seconds['joint']:.2f} / {seconds['intent'] + seconds['slots']:.2f}",
+        str(line["n"]),
+    )
+
+
+def label_tree(line: Figures) -> Row:
+    """Labels in a tree beside flat ones."""
+
+    def gained(level: int) -> str:
+        found = line.get(f"gain_level_{level}")
+        return "–" if found is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*found)
+
+    weight = line["weight"]
+    return (
+        line["data"],
+        line["recipe"],
+        "0, or flat labels" if weight == "flat" else f"{weight:g}",
+        f"{line['dev_level_1']:.1f} / {line['dev_level_2']:.1f}",
+        f"{line['test_level_1']:.1f}",
+        gained(1),
+        f"{line['test_level_2']:.1f}",
+        gained(2),
+        str(line["n"]),
+    )
+
+
+def tree_check(line: Figures) -> Row:
+    return line["data"], line["recipe"], f"the same {mark(line['equals_flat'])}"
+
+
+def mean_calibration(line: Figures) -> Row:
+    kept = line["ece_after"] <= min(ECE, line["ece_before"])
+    return (
+        str(line["n"]),
+        percent(line["ece_before"]),
+        percent(line["ece_after"]),
+        f"≤ {percent(ECE)}, and not raised {mark(kept)}",
+        str(line["lowered"]),
+        percent(line["set_coverage"]),
+    )
+
+
+def promised(line: Figures) -> Row:
+    made = line["made"]
+    return (
+        percent(line["promise"]),
+        str(line["runs"]),
+        str(made),
+        str(line["kept"]),
+        f"≥ {percent(KEPT)} % of runs {mark(line['kept'] >= KEPT * made)}",
+        str(line["broken"]),
+        percent(line["answered"]) if made else "–",
+        percent(line["accuracy"]) if made else "–",
+    )
+
+
+def outside(line: Figures) -> Row:
+    if "error" in line:
+        return line["recipe"], line["way"], "failed", "–", "–", "–"
+    keys = ("in_scope_accuracy", "out_of_scope_recall", "out_of_scope_precision", "accuracy")
+    return (line["recipe"], line["way"], *(percent(line[key]) for key in keys))
 
 
 def one_command(line: Figures) -> Row:
@@ -236,6 +331,49 @@ def gradients_on_text(line: Figures) -> Row:
     curve = {int(step): value for step, value in line["curve"].items()}
     shown = tuple(f"{curve[step]:.2g}" for step in TEXT_DISTANCES)
     return (line["recipe"], f"{line['perplexity']:.1f}", *shown, line["level"], line["verdict"])
+
+
+def ensemble(line: Figures) -> Row:
+    """Single models, the ensemble, its gain with an interval, and how it is explained."""
+    if "error" in line:
+        return line["data"], *["–"] * 4, f"failed: {line['error']}", *["–"] * 3
+    scale = 1 if line["metric"] in ("bleu", "chrf") else 100
+    explained = line.get("aopc_gain", {})
+    return (
+        line["data"],
+        line["recipe"],
+        line["metric"],
+        averaged([scale * value for value in line["singles"]]),
+        f"{scale * line['ensemble']:.2f}",
+        gained(line["gain"], scale),
+        ", ".join(f"{method} {value:+.3f}" for method, value in explained.items()) or "–",
+        f"{line['texts']:,}",
+        str(line["n"]),
+    )
+
+
+def gained(gain: list[float] | None, scale: float = 100) -> str:
+    """A gain with its interval, and whether that leaves out zero."""
+    if gain is None:
+        return "–"
+    value, low, high = (scale * number for number in gain)
+    told = "apart" if low > 0 or high < 0 else "within noise"
+    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}], {told}"
+
+
+def balanced(line: Figures) -> Row:
+    """Macro-F1 of one way to balance classes, and its gain over none."""
+    spread = f" ± {percent(line['sd'])}" if line["sd"] is not None else ""
+    return (
+        line["data"],
+        f"{line['classes']} ({line['largest']}:{line['smallest']})",
+        line["recipe"],
+        line["balance"] + (", chosen on dev" if line["chosen"] else ""),
+        f"{percent(line['macro_f1'])}{spread}",
+        gained(line.get("gain")),
+        percent(line["accuracy"]),
+        str(line["n"]),
+    )
 
 
 def page_size(line: Figures) -> Row:
@@ -487,6 +625,133 @@ VERDICTS = Section(
         ),
     ),
 )
+ENSEMBLES = Section(
+    "Ensembles of seeds",
+    "The same recipe trained with several seeds and joined by `weft.ensemble`, which averages "
+    "probabilities, those of every token for translations. Single models: mean ± standard "
+    "deviation. The gain is over their mean, with the 95 % interval of a paired bootstrap over the "
+    "test texts. Every ensemble was saved, loaded again, which replays its recorded answers, and "
+    "explained: AOPC gained over a random order of words, by method. Percent, or BLEU.",
+    (
+        Table(
+            "ensembles",
+            (
+                *("data", "recipe", "metric", "single", "ensemble", "gain", "AOPC gain"),
+                *("test texts", "n"),
+            ),
+            ensemble,
+        ),
+    ),
+)
+IMBALANCE = Section(
+    "Uneven classes",
+    "What `train.balance` gains in macro-F1 on test: CLINC150 thinned to a long tail from 100 to 2 "
+    "texts a class, SST-2 thinned to one positive sentence for fifty negative ones, and the fine "
+    "labels of TREC as they come. Dev is thinned like train, test is whole. A seed also draws what "
+    "stays (of TREC, what is dev). The gain is over no balancing, with the 95 % interval "
+    "of a paired bootstrap over the test texts, of the mean over seeds. Percent.",
+    (
+        Table(
+            "imbalance",
+            (
+                *("data", "classes (largest:smallest)", "recipe", "train.balance", "macro-F1"),
+                *("gain", "accuracy", "n"),
+            ),
+            balanced,
+        ),
+    ),
+)
+JOINT = Section(
+    "Intents and slots in one model",
+    "Test figures of `joint-bilstm-crf` / of two models with the same embedders and encoder, one "
+    "for the intent and one for the slots, and the gain with the 95 % interval of a paired "
+    "bootstrap over the test sentences, mean over seeds. CamRest676 is user turns whose intents "
+    "come from their dialogue acts, with the values that stand in the turn. Percent; seconds to "
+    "answer the test part.",
+    (
+        Table(
+            "joint",
+            (
+                *("data", "intent accuracy", "slot F1", "exact match", "bar"),
+                *("seconds, one / two models", "n"),
+            ),
+            joint_model,
+        ),
+    ),
+)
+HIERARCHY = Section(
+    "Labels in a tree",
+    "Accuracy of labels that are paths, by level, with the loss of inner nodes at several "
+    "`task.ancestor_weight`s, and the gain over none with the 95 % interval of a paired bootstrap "
+    "over the test texts, mean over seeds. TREC is coarse > fine, 6 > 50 classes; `trec/4` has a "
+    "quarter of its training questions; `requests` are generated, domain > intent. Percent.",
+    (
+        Table(
+            "hierarchy",
+            (
+                *("data", "recipe", "weight", "dev, levels 1 / 2", "test, level 1", "gain"),
+                *("test, level 2", "gain", "n"),
+            ),
+            label_tree,
+        ),
+        Table(
+            "hierarchy, weight 0",
+            ("data", "recipe", "answers of a tree with weight 0 and of flat labels"),
+            tree_check,
+        ),
+    ),
+)
+CALIBRATION = Section(
+    "Confidences",
+    "Test figures of models whose temperature was fitted on dev: expected calibration error (ECE, "
+    "15 bins) before and after, the fraction of test texts that `abstain_at` 0.90 and 0.95 answers "
+    "with the accuracy of those answers, the largest fraction that could be answered at 95 % (read "
+    "off test), and coverage and mean size of label sets at 0.90. The first seed has the official "
+    "test part; for the others dev and test are divided again. SST-2 is trained on sentences. "
+    "Percent.",
+    (
+        Table(
+            "calibration",
+            (
+                *("data", "recipe", "accuracy", "ECE before", "ECE after", "T", "answered at 90"),
+                *("answered at 95", "possible at 95", "label sets at 90", "n"),
+            ),
+            calibrated,
+        ),
+        Table(
+            "calibration, mean",
+            ("runs", "ECE before", "ECE after", "bar", "runs not raised", "label sets at 90"),
+            mean_calibration,
+            "The mean over all runs.",
+        ),
+        Table(
+            "calibration, promise",
+            (
+                "promise",
+                "runs",
+                "promised",
+                "kept on test",
+                "bar",
+                "significantly broken",
+                "answered",
+                "accuracy",
+            ),
+            promised,
+            "A promise is kept if the accuracy of the answers on test is not below it; it is "
+            "significantly broken if an exact binomial test at 5 % says so. Where dev does not "
+            "support a promise, none is made.",
+        ),
+        Table(
+            "out of scope",
+            ("recipe", "out of scope", "in-scope accuracy", "recall", "precision", "accuracy"),
+            outside,
+            "CLINC150 with its out-of-scope queries: 100 in dev, 1,000 in test. `class`: 100 in "
+            "train, an extra class only; `trained`: the same with `data.out_of_scope`; `unseen`: "
+            "none in train.",
+            sort=True,
+        ),
+    ),
+)
 REPORT = Section(
     "Layout of the report",
     "Checked in headless Chromium: requests that leave the page, console errors, "
@@ -504,4 +769,9 @@ REPORT = Section(
         ),
     ),
 )
-SECTIONS = (COMPARE, LATENCY, INTERRUPT, SCALE, DOCTOR, EXPLAIN, HEALTH, VERDICTS, REPORT)
+SECTIONS = (
+    *(COMPARE, LATENCY, INTERRUPT, SCALE, ENSEMBLES, IMBALANCE, CALIBRATION, JOINT),
+    *(HIERARCHY, DOCTOR, EXPLAIN),
+    *(HEALTH, VERDICTS),
+    REPORT,
+)

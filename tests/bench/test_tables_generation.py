@@ -275,3 +275,38 @@ def test_pictures_are_judged_in_percent(written):
     assert row(written(vectors=[line]), "seq2seq-vectors")[1:5] == [
         "3", "94.9 [93.0, 97.0]", "≥ 95 ✗", "500",
     ]  # fmt: skip
+
+
+def attention(use: str, score: str, value: float, mask: str = "", seed: int = 1) -> dict:
+    return {
+        "question": "attention score trial", "use": use, "score": score, "mask": mask,
+        "seed": seed, "metric": "accuracy", "value": value, "n": 13, "train": 17, "epochs": 3,
+        "best": 2, "seconds_per_epoch": value / 10,
+    }  # fmt: skip
+
+
+def test_attention_scores_are_columns_of_quality_and_of_seconds(written):
+    lines = [
+        attention("pool", "dot", 70.0), attention("pool", "dot", 72.0, seed=2),
+        attention("bidaf", "trilinear", 23.0), attention("pool", "scaled", 50.0, "local 2"),
+        {"question": "attention score trial", "use": "pool", "score": "additive", "mask": "",
+         "seed": 1, "error": "Killed"},
+        {"question": "attention score, speed", "use": "pool", "score": "scaled", "mask": "",
+         "n": 19, "examples_per_second": 811.0, "examples_per_second_ratio": 1.0},
+    ]  # fmt: skip
+    found = rows(written(scores=lines))
+    header = ["use", "additive", "dot", "scaled", "bilinear", "trilinear"]
+    assert [*header, "metric", "examples"] in found
+    assert ["pool", "–", "71.0 ± 1.4", "–", "–", "–", "accuracy", "13"] in found
+    assert ["bidaf", "–", "–", "–", "–", "23.0", "accuracy", "13"] in found
+    assert ["pool", "–", "7.1 ± 0.1", "–", "–", "–", "17"] in found
+    assert ["local 2", "50.0", "13"] in found
+    assert ["pool", "–", "–", "811.0", "–", "19"] in found
+
+
+def test_orders_of_attention_are_compared_seed_by_seed(written):
+    line = {
+        "question": "attention order, bahdanau - luong", "test_bleu": [-0.5, 0.27, 0.1],
+        "mean": -0.04, "sd": 0.4, "won": 2, "n": 3,
+    }  # fmt: skip
+    assert row(written(order=[line]), "-0.50, +0.27, +0.10")[1:] == ["-0.04 ± 0.40", "2 of 3"]
