@@ -63,6 +63,8 @@ Generated from `docs/lectures.toml`. `tests/test_lectures.py` checks every name 
 command.
 """.strip()
 MAX_COMMAND_CHARS = 84
+# The colours of charts, which a report takes from its page.
+CHART_STYLE = "svg{--ink:#1d2126;--muted:#646b75;--line:#dfdbd2;--accent:#b4431f;--paper:#fffdfa}"
 COMMAND = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
 Command = typer.core.TyperCommand | typer.core.TyperGroup
 
@@ -88,7 +90,11 @@ def write_pages(docs: Path) -> list[Path]:
 
 
 def draw_pictures() -> dict[str, str]:
-    """Return the drawings of trees that pages show, as the reports draw them."""
+    """Return the drawings that pages show, as the reports draw them."""
+    import numpy as np
+
+    from weft.metrics.calibration import risk_coverage
+    from weft.report.charts.histograms import plot_risk_coverage
     from weft.report.drawings.dependency_svg import draw_dependencies
     from weft.report.drawings.draw import lay_out
     from weft.report.drawings.tree_svg import draw_constituency, draw_sentiment
@@ -104,7 +110,11 @@ def draw_pictures() -> dict[str, str]:
     brackets = lay_out(trees.parse(bracketed))
     rated = lay_out(trees.parse("(1 (3 (2 The) (2 dish)) (1 (2 is) (1 (2 never) (4 delightful))))"))
     scores = [(int(label) - 2) / 2 for label in rated.labels]
+    rng = np.random.default_rng(0)
+    confidences = 1 - 0.6 * rng.random(2000) ** 2
+    curve = risk_coverage(confidences, rng.random(2000) < confidences)
     return {
+        "risk-coverage.svg": format_svg(plot_risk_coverage(curve), CHART_STYLE),
         "dependencies.svg": format_svg(str(arcs)),
         "constituents.svg": format_svg(
             str(draw_constituency(brackets.words, brackets.parents, brackets.labels))
@@ -115,11 +125,13 @@ def draw_pictures() -> dict[str, str]:
     }
 
 
-def format_svg(drawing: str) -> str:
+def format_svg(drawing: str, style: str = STYLE) -> str:
     """Return a drawing of a report as a file of its own, with the report's style."""
     start, _, rest = drawing.partition(">")
     size = '<rect width="100%" height="100%" rx="6" fill="#fffdfa"/>'
-    return f'{start} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{size}{rest}\n'
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    names = names if "xlink:" in rest else names.split()[0]
+    return f"{start} {names}><style>{style}</style>{size}{rest}\n"
 
 
 def move_links(text: str) -> str:

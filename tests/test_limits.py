@@ -16,6 +16,7 @@ from weft.doctor.checks.label_variants import CLEAR_RATIO, _is_typo, find_varian
 from weft.errors import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, UserError, near_miss
 from weft.explain.explanation import WordWeight
 from weft.predict import golden
+from weft.protocols import LabelSpace
 from weft.report.analysis import confusion, generation_samples
 from weft.report.drawings import generation, highlight, terminal
 from weft.run import collapse, lm_data
@@ -562,5 +563,6 @@ def test_rare_tags_next_to_frequent_ones_are_slips(label, meant, often, count, s
     ],
 )
 def test_replayed_answers_may_differ_in_a_near_tie(now, value, before, agree):
-    space = SimpleNamespace(threshold=0.5, deviation=1.0)
+    space = LabelSpace()
+    space.threshold, space.deviation = 0.5, 1.0
     assert golden._answers_agree(now, value, np.array(before), space) is agree

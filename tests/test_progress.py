@@ -7,8 +7,7 @@ import pytest
 
 from tests.fixtures.small import SMALL, file, splits
 from weft import config, progress
-from weft.cli.progress import counting
-from weft.progress import ProgressLines, duration, with_progress
+from weft.progress import ProgressLines, counting, duration, with_progress
 from weft.run import train
 
 

@@ -8,18 +8,27 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.compare import compare as compare
     from weft.config import Config as Config
     from weft.config import recipe as recipe
     from weft.config import recipes as recipes
     from weft.doctor.check import check as check
     from weft.errors import UserError as UserError
+    from weft.estimators import Classifier as Classifier
+    from weft.estimators import PairClassifier as PairClassifier
+    from weft.estimators import Regressor as Regressor
+    from weft.estimators import Tagger as Tagger
+    from weft.estimators import Vectorizer as Vectorizer
+    from weft.hub import push as push
     from weft.loading import load as load
     from weft.predict import Predictor as Predictor
-    from weft.predict.evaluate import evaluate as evaluate
     from weft.predict.generate import generate as generate
     from weft.predict.join_models import ensemble as ensemble
+    from weft.run.evaluate import evaluate as evaluate
     from weft.text.read import read as read
     from weft.text.write import write as write
+    from weft.train import train as train
+    from weft.tune import tune as tune
     from weft.vectors.store import Vectors as Vectors
 
 __version__ = "0.1.0"
@@ -32,6 +41,7 @@ if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & set(os.environ):
 # Name -> where it lives. Nothing is imported before it is used: torch alone takes seconds.
 _HOMES = {
     "Answer": "weft.tasks.task",
+    "Classifier": "weft.estimators",
     "Columns": "weft.text.read",
     "Config": "weft.config",
     "Example": "weft.text.example",
@@ -39,21 +49,26 @@ _HOMES = {
     "Model": "weft.model",
     "build_model": "weft.model",
     "Padded": "weft.batch",
+    "PairClassifier": "weft.estimators",
     "Predictor": "weft.predict",
+    "Regressor": "weft.estimators",
     "Settings": "weft.train.settings",
     "Splits": "weft.run",
     "SkipCounter": "weft.text.example",
+    "Tagger": "weft.estimators",
     "Tokenizer": "weft.tokens.tokenizer",
     "UserError": "weft.errors",
+    "Vectorizer": "weft.estimators",
     "Vectors": "weft.vectors.store",
     "Vocabulary": "weft.tokens.vocabulary",
     "check": "weft.doctor.check",
     "compare": "weft",  # the folder, which can be called
     "corpus": "weft.text.synthetic.corpora",
     "ensemble": "weft.predict.join_models",
-    "evaluate": "weft.predict.evaluate",
+    "evaluate": "weft.run.evaluate",
     "generate": "weft.predict.generate",
     "load": "weft.loading",
+    "push": "weft.hub",
     "read": "weft.text.read",
     "recipe": "weft.config",
     "recipes": "weft.config",

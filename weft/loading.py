@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft import predict, registry
-from weft.convert.locate import PACKAGES, locate
+from weft.convert.locate import HUB_PREFIX, PACKAGES, locate
 from weft.embed.vector_files.table import Duplicates
 from weft.predict import Predictor
 from weft.vectors.store import Vectors
@@ -21,10 +21,22 @@ def load(
 ) -> Predictor:
     """Load a model folder, a Hugging Face checkpoint folder, or the installed `minilm`.
 
+    `hf:ORGANISATION/NAME[@REVISION]` is downloaded from the Hub once, then found without a network.
+
     A model folder is checked first: it must answer as it did when it was saved (`replay`). With
     `weights="int8"` a pre-trained encoder runs with quantised weights on a CPU, faster and less
     exactly. Parts from outside Weft are imported only from packages in `trust`.
+
+    The predictor is called with a list of texts and returns an Answer for each: its `value`, its
+    `score`, and how much of the text was read (`coverage`).
+
+    Examples:
+        >>> model = weft.load("runs/cnn")
+        >>> model(["a fine film", "dull and long"])
+        [Answer('positive', score=0.98), Answer('negative', score=0.91)]
     """
+    if str(folder).startswith(HUB_PREFIX):
+        folder = locate(str(folder))
     path = Path(folder)
     if not (_is_checkpoint(path) or (str(folder) in PACKAGES and not path.exists())):
         return predict.load(folder, device=device, replay=replay, weights=weights, trust=trust)

@@ -1,6 +1,7 @@
 """The machine a process runs on."""
 
 import os
+import sys
 
 from weft.errors import OutOfMemory
 
@@ -70,3 +71,13 @@ def _address_space() -> int | None:
             return limit - int(file.read().split()[0]) * resource.getpagesize()
     except (ImportError, OSError, ValueError):
         return None
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of Weft as `python -m` does, on our own module path.
+
+    `python -m` would put the working folder first, from which a file called torch.py is imported.
+    """
+    start = f"import sys; sys.path[:] = {sys.path!r}; import runpy; "
+    run = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return [sys.executable, "-c", start + run, *arguments]

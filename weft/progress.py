@@ -1,14 +1,17 @@
-"""Progress as plain lines on standard error, where no terminal shows a bar."""
+"""Progress: a bar on a terminal or in a notebook, plain lines on standard error elsewhere."""
 
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+from weft.notebook import NotebookBar, in_notebook
 
 LINE_INTERVAL_SECONDS = 30.0  # seconds without a line, at most
+BAR_ROWS = 1000  # rows between two updates of a bar
 Row = TypeVar("Row")
 
 
@@ -105,12 +108,106 @@ class ProgressLines:
                 self.say_if_due()
 
 
+class ProgressBar(Protocol):
+    """A bar that updates in place: weft.terminal.TerminalBar or weft.notebook.NotebookBar."""
+
+    def update(
+        self, *, done: float | None = None, text: str | None = None, total: float | None = None
+    ) -> None:
+        """Set what is done of `total`, or the text."""
+
+    def advance(self, count: float) -> None:
+        """Add to what is done."""
+
+    def say(self, text: str) -> None:
+        """Print a line beside the bar."""
+
+    def close(self) -> None:
+        """End the bar."""
+
+
+def open_bar(text: str, total: float | None = None, counted: bool = True) -> ProgressBar | None:
+    """Return the bar of a notebook or terminal; None elsewhere, where plain lines are better.
+
+    Without a total it counts, and `text` says what; a total of 0 is set later. `counted` shows
+    how many of the total are done.
+    """
+    if in_notebook():
+        return NotebookBar(text, total, counted)
+    if not sys.stderr.isatty():
+        return None
+    from weft.terminal import TerminalBar
+
+    return TerminalBar(text, total, counted)
+
+
+@contextmanager
+def counting(
+    what: str, watch: Callable[[int], None] | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the number of items done since the last call.
+
+    It is `watch`, if there is one.
+    """
+    if watch is not None:
+        yield watch
+    elif (bar := open_bar(what)) is not None:
+        with closing(bar):
+            yield bar.advance
+    else:
+        with (
+            closing(ProgressLines(print_line)) as lines,
+            lines.during("so far", what, announce=False) as stage,
+        ):
+
+            def add(done: int) -> None:
+                stage.done += done
+
+            yield add
+
+
+@contextmanager
+def following(
+    what: str, watch: Callable[[str, float], None] | None = None
+) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function to call with the name of a step and its fraction done.
+
+    It is `watch`, if there is one.
+    """
+    if watch is not None:
+        yield watch
+    elif (bar := open_bar(what, total=1.0, counted=False)) is not None:
+        with closing(bar):
+            yield lambda step, fraction: bar.update(text=step, done=fraction)
+    else:
+        with (
+            closing(ProgressLines(print_line)) as lines,
+            lines.during(what, announce=False) as stage,
+        ):
+
+            def follow(step: str, fraction: float) -> None:
+                stage.where = f"{step}, {fraction:.0%}"
+
+            yield follow
+
+
+def silent(done: int) -> None:
+    """Show nothing."""
+
+
 def with_progress(rows: Iterable[Row], what: str, quiet: bool = False) -> Iterator[Row]:
     """Yield the same rows; say when reading them begins and ends, and how far it is."""
-    if quiet or sys.stderr.isatty():
+    if quiet:
         yield from rows
         return
-    lines = ProgressLines(to_stderr)
+    if (bar := open_bar(f"rows, {what}")) is not None:
+        with closing(bar):
+            for number, row in enumerate(rows, 1):
+                yield row
+                if number % BAR_ROWS == 0:
+                    bar.update(done=number)
+        return
+    lines = ProgressLines(print_line)
     try:
         with lines.during(what, "rows") as stage:
             for row in rows:
@@ -120,8 +217,9 @@ def with_progress(rows: Iterable[Row], what: str, quiet: bool = False) -> Iterat
         lines.close()
 
 
-def to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def print_line(text: str) -> None:
+    """Print a line to standard error; in a notebook, which would mark it as an error, to output."""
+    print(text, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

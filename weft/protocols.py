@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from weft.predict.predictor import Predictor
     from weft.runtime import Runtime
     from weft.tasks.annotation import Annotation, Decoded, SentenceDistribution
+    from weft.tasks.confidence.table import ConfidenceTable
     from weft.tasks.language import LMVocabulary
     from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
     from weft.tasks.task import Answer, Loss
-    from weft.text.example import Example, SkipCounter
+    from weft.text.class_balance import Balance
+    from weft.text.example import Example, Label, SkipCounter
+    from weft.text.label_tree import LabelTree
     from weft.tokens.special_tokens import SpecialTokens
     from weft.tokens.tokenizer import Tokenizer
 
@@ -226,10 +229,13 @@ class Head:
     fitted: bool = False  # by a solver on fixed vectors, not by gradient descent
     # Losses of labels (`Task.loss_kind`) that it can be trained with.
     losses: "tuple[str, ...]" = ("cross-entropy", "margin", "margin-sum")
+    balances: "tuple[str, ...]" = ("weights", "sampling", "focal")  # ways of `train.balance`
     extended_vocab_start: int = 0  # first id of a copied source word; 0: copies none
     max_target_length: int | None = None  # longest target text
     note: str = ""  # a caveat about the metrics
     can_average: bool = True  # its output has the `distributions` that an ensemble averages
+    num_marks: int = 0  # numbers it reads of each word beside the states, made by `mark_words`
+    sentence_columns: int = 0  # last columns of a decoded table that are of the whole sentence
     graphs: "DecodeGraphs | None" = None  # CUDA graphs of the decoder's steps
 
     # (B, H) or (B, T, H), with the source if it copies, with the vector if it is an MLM.
@@ -238,6 +244,10 @@ class Head:
 
     def borrow(self, embedder: "Embedder") -> None:
         """Use tables of the first embedder; called once, when the model is built."""
+
+    def mark_words(self, words: "Sequence[str]", label: "Label") -> "np.ndarray":
+        """Return the marks (T, num_marks) of words, and of what a file says of them."""
+        raise NotImplementedError
 
     @property
     def accepts_lazy_source(self) -> bool:
@@ -453,7 +463,11 @@ class LabelSpace:
     entries: tuple[str, ...] | tuple[tuple[str, ...], ...] = ()  # labels, or tags by column
     names: tuple[str, ...] = ()  # of the columns of tags
     threshold: float | None = None  # of a decision that is tuned after training
+    confidence: "ConfidenceTable | None" = None  # what held-out texts say of confidences
+    rejection: float = 0.0  # probability below which a text is out of scope
     deviation: float | None = None  # standard deviation of the labels, where they are numbers
+    class_counts: tuple[int, ...] = ()  # training examples of each entry; not saved
+    positive: str = ""  # of two classes the one that is predicted from the threshold on
     tokenizer: "Tokenizer | None" = None  # of answers that are texts
     shared: bool = False  # inputs are read by the same tokenizer
     slots: tuple[str, ...] = ()  # of the records that inputs are
@@ -462,6 +476,11 @@ class LabelSpace:
     def size(self) -> OutputSize:
         """The sizes that the head is built for: scores, tags by column, or a vocabulary."""
         raise NotImplementedError
+
+    @property
+    def tree(self) -> "LabelTree | None":
+        """The tree that labels are paths in, if they are."""
+        return None
 
     @property
     def width(self) -> int:
@@ -498,11 +517,16 @@ class Task(Generic[Space]):
     loss_kind: str = "cross-entropy"  # of labels: cross-entropy, or a margin
     lines: bool = True  # every line of raw text is a text of its own
     has_threshold: bool = False  # `tune` has something to decide
+    threshold_for: str = ""  # the goal of the threshold, if one is configured
     has_references: bool = False  # the metric compares with `find_reference`, not with `target`
     has_target_tokenizer: bool = False  # answers are texts: `text_space` takes their tokenizer
     gives_vectors: bool = False  # there are no answers, only vectors
+    file_format: str = ""  # that column files are read in; empty: as tagged words
     has_boundaries: bool = False  # an answer has a start and an end distribution
     can_average: bool = False  # several models can answer as one: an ensemble
+    has_classes: bool = False  # `classes` of a target can be counted and balanced
+    has_confidence: bool = False  # answers have probabilities that `calibrate` can correct
+    takes_weights: bool = False  # `loss` multiplies the losses of rows by their weights
 
     @staticmethod
     def infer(settings: Section, examples: "Iterable[Example]") -> dict[str, object]:
@@ -542,6 +566,10 @@ class Task(Generic[Space]):
 
     def target(self, example: "Example", space: Space) -> "np.ndarray | int | float":
         """Return the label as numbers; a UserError with file and line where the space lacks it."""
+        raise NotImplementedError
+
+    def classes(self, target: Any, space: Space) -> "tuple[np.ndarray, ...]":
+        """Return the class ids in a target by column, if the task `has_classes`."""
         raise NotImplementedError
 
     def missing_label_error(self, example: "Example") -> UserError:
@@ -590,8 +618,32 @@ class Task(Generic[Space]):
         raise NotImplementedError
 
     def tune(self, scores: Scores, targets: Any, space: Space) -> Space:
-        """Return the space with what is decided on held-out scores, such as a threshold."""
+        """Return the space with what decides between answers, such as a threshold.
+
+        It is chosen on held-out scores, in every evaluation during training and once after it.
+        """
         return space
+
+    def calibrate(self, scores: Scores, targets: Any, space: Space) -> Space:
+        """Return the space with what held-out scores say of confidences, if `has_confidence`.
+
+        It comes once, after training and after `tune`.
+        """
+        return space
+
+    def describe_confidence(self, space: Space) -> str:
+        """Return what is known of the confidences, or ""."""
+        return ""
+
+    def uncalibrated_score(self, answer: "Answer", space: Space) -> float | None:
+        """Return what the score of an answer was before calibration; None if it is the same."""
+        return None
+
+    def with_out_of_scope(self, space: Space, label: str) -> Space:
+        """Return the space with a label for texts that none of the others fits."""
+        raise UserError(
+            "data.out_of_scope is for the tasks 'classify' and 'pair-classify'. Remove it."
+        )
 
     def build_metric(self, space: Space) -> "Metric":
         """Return an empty accumulator of the task's metrics."""
@@ -629,6 +681,8 @@ class ClassicModel:
     pairs = False  # reads Examples with two texts
     is_linear = False  # has `contributions`
     tunes_on_dev = False  # `fit` takes the dev split and the metric to choose by
+    balances: "tuple[str, ...]" = ()  # ways of `train.balance` that `fit` takes
+    takes_weights = False  # `fit` takes the weights of rows
     epochs = 1  # passes over the texts, of a model that reports them one by one
     remarks: "Sequence[str]" = ()  # on the last fit, for the log
 
@@ -656,10 +710,13 @@ class ClassicModel:
         watch: "ProgressCallback",
         dev: "tuple[Sequence[Any], Any] | None" = None,
         metric: str = "",
+        balance: "Balance | None" = None,
+        row_weights: "np.ndarray | None" = None,
     ) -> None:
         """Train on texts or Examples and their targets, as the task and its label space have them.
 
-        Only a model that tunes on dev reads `dev` and `metric`.
+        Only a model that tunes on dev reads `dev` and `metric`; only one that takes weights is
+        given `row_weights` (n,), which multiply the losses.
         """
         raise self._unsupported_error("is trained on ids of running text")
 

@@ -1,10 +1,20 @@
-"""Print untrusted text to a terminal with control characters escaped."""
+"""Print untrusted text to a terminal with control characters escaped, and show progress bars."""
 
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 from rich.text import Text
 
@@ -31,6 +41,43 @@ class Terminal(Console):
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else escape_control(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
+
+
+class TerminalBar:
+    """A progress bar on standard error, removed at the end; see weft.progress.open_bar."""
+
+    def __init__(self, text: str, total: float | None = None, counted: bool = True):
+        columns: tuple[ProgressColumn, ...]
+        words = TextColumn("{task.description}")
+        if total is None:
+            count = TextColumn("{task.completed:,.0f} {task.description}")
+            columns = (SpinnerColumn(), count, TimeElapsedColumn())
+        elif counted:
+            columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        else:
+            columns = (words, BarColumn(), TimeRemainingColumn())
+        self.console = Terminal(stderr=True)
+        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.line = self.bar.add_task(text, total=total or None)
+        self.bar.start()
+
+    def update(
+        self, *, done: float | None = None, text: str | None = None, total: float | None = None
+    ) -> None:
+        """Set what is done of `total`, or the text."""
+        self.bar.update(self.line, completed=done, description=text, total=total)
+
+    def advance(self, count: float) -> None:
+        """Add to what is done."""
+        self.bar.advance(self.line, count)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self.console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self.bar.stop()
 
 
 class TerminalFilter:

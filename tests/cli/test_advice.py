@@ -59,9 +59,8 @@ def test_options_in_messages_exist():
 def test_verb_messages_name_only_its_options(verb):
     """Strings of the verb's module, fitted as an error is: no option is left that it lacks."""
     folder = Path("weft/cli")
-    path = (
-        folder / f"{verb}.py" if (folder / f"{verb}.py").is_file() else folder / verb / f"{verb}.py"
-    )
+    homes = (folder, folder / verb, folder / "models")
+    path = next(home / f"{verb}.py" for home in homes if (home / f"{verb}.py").is_file())
     for line, text in literals(path):
         for option in OPTION.findall(text):
             named = re.search(rf"weft \w+(?: \w+)?[^`]*{option}", text)

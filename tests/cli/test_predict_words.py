@@ -112,7 +112,7 @@ def test_predict_rejects_invalid_options(models, shared):
     told = fails("predict", shared / "bag", "-", "--conllu", stdin="good")
     assert "predicts whole texts. Use --json" in told
     told = fails("predict", models / "ner", "-", "--conllu", "--json", stdin="good")
-    assert "--json and --conllu exclude each other" in told
+    assert "--json, --conllu and --conll exclude each other" in told
 
 
 def test_evaluate_lists_confused_labels(models, tmp_path):

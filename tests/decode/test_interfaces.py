@@ -26,9 +26,12 @@ from weft.protocols import (
 
 V, M = 11, 6
 COLUMNS = [(("root", "b", "c"), ""), (("N", "V"), "")]
+ROLES = [(("ARG0", "V"), ""), (("see.01", "see.02"), ""), (("saw\tsee",), "")]
 OUTPUTS = {
+    "role-crf": ROLES, "role-spans": ROLES,
     "arcs": COLUMNS, "brackets": COLUMNS, "crf": COLUMNS, "tags": COLUMNS, "nodes": COLUMNS[:1],
     "numbers": 1, "recursive": COLUMNS, "span": (5, True), "masked": (V, True),
+    "intent-slots": COLUMNS,
 }  # fmt: skip
 HEADS = sorted(registry.parts("head"))
 DECODERS = sorted(registry.parts("decoder"))

@@ -32,7 +32,7 @@ from weft.explain.generation import (
 )
 from weft.explain.method import explain, methods
 from weft.explain.run import run_explain
-from weft.report.pages.explain import _describe_answer, render
+from weft.report.pages.explain import describe_answer, render
 from weft.tasks.task import Answer
 from weft.text.example import Example
 
@@ -105,7 +105,7 @@ def test_the_page_quotes_what_was_written(rnn, gpt):
     page = render(run_explain(rnn, [Example(TEXT)]), rnn, command=["weft"])
     assert "The model predicts an empty text (" in page  # after one epoch
     found = Explanation(TEXT, Answer("le " * 99, 0.5, tokens=(("le", 0.5),)), "", "", ())
-    assert _describe_answer(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
+    assert describe_answer(found) == f"“{('le ' * 99)[:200].rstrip()} …” (50 %)"
     assert "<th>alternatives</th>" in page
     heard_one = run_explain(gpt, [Example(TEXT)])
     bare = [replace(token, others=()) for token in heard_one.written[0].tokens]

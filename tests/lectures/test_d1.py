@@ -35,7 +35,7 @@ def test_one_label_is_a_softmax_with_cross_entropy(vectors):
     logits = vectors[:, :C]
     gold = torch.tensor([0, 2, 1, 1, 0, 2, 2])
     task = Classify()
-    loss = task.loss(logits, SimpleNamespace(target=gold))
+    loss = task.loss(logits, SimpleNamespace(target=gold, balance=None, row_weights=None))
     answers = task.answers(logits.numpy(), SPACE)
     total = 0.0
     for row, g, answer in zip(logits.tolist(), gold.tolist(), answers, strict=True):
@@ -51,7 +51,7 @@ def test_several_labels_are_sigmoids_with_binary_cross_entropy(vectors):
     logits = vectors[:, :C]
     wanted = (vectors[:, 2:] > 0).float()
     task = Classify(multi_label=True)
-    loss = task.loss(logits, SimpleNamespace(target=wanted))
+    loss = task.loss(logits, SimpleNamespace(target=wanted, balance=None, row_weights=None))
     total = 0.0
     for row, own, answer in zip(
         logits.tolist(), wanted.tolist(), task.answers(logits.numpy(), SPACE), strict=True
@@ -68,7 +68,7 @@ def test_several_labels_are_sigmoids_with_binary_cross_entropy(vectors):
 def test_a_number_is_learned_by_squared_error(vectors):
     scores, target = vectors[:, :1], vectors[:, 1]
     task, scale = Regress(), LabelScale(mean=3.0, deviation=2.0)
-    loss = task.loss(scores, SimpleNamespace(target=target))
+    loss = task.loss(scores, SimpleNamespace(target=target, balance=None, row_weights=None))
     right = sum((s - y) ** 2 for s, y in zip(scores[:, 0].tolist(), target.tolist(), strict=True))
     assert loss.total.item() == pytest.approx(right, abs=1e-4)
     numbers = [answer.value for answer in task.answers(scores.numpy(), scale)]

@@ -9,7 +9,9 @@ from weft.batch import Padded
 from weft.decode.decoders.language_models import mask_tokens
 from weft.decode.heads.lm import MASK_ID
 from weft.errors import UserError
+from weft.explain.run import run_explain
 from weft.model import build_model
+from weft.report.pages.explain import render
 from weft.run import Splits, train
 from weft.text.example import Example
 
@@ -118,6 +120,45 @@ def test_it_fills_blanks(pretrained):
     alone = predictor(texts[1:2])[0]
     assert answers[1].value == pytest.approx(alone.value, rel=1e-5)  # a perplexity, as ever
     assert predictor(["we [MASK] a [MASK]"])[0].value == "we sold a house"
+
+
+def test_a_blank_is_explained_by_the_words_around_it(pretrained):
+    by, folder = pretrained
+    predictor = weft.load(folder)
+    text = "we [MASK] a house"
+    run = run_explain(predictor, [Example(text)])
+    assert set(run.explanations) == {"integrated-gradients", "gradient-input", "occlusion"}
+    assert set(run.faithfulness) == set(run.explanations)
+    (one,) = run.explanations["occlusion"]
+    assert one.target == one.at.predicted == "sold"
+    assert (one.at.name, one.at.start) == ("blank 1", 3)
+    assert dict(one.at.probs)["sold"] == pytest.approx(one.answer.blanks[0][0][1], rel=1e-5)
+    weights = {text[w.start : w.end]: w.weight for w in one.words}
+    assert weights.pop("[MASK]", 0) == 0
+    assert set(weights) == {"we", "a", "house"}
+    # Occlusion is the loss of log-probability as the word is hidden.
+    tokenizer = predictor.engine.indexer.tokenizer
+    (ids,) = (part.tolist() for part in tokenizer.encode_ids(["we sold a house"]))
+    blank = predictor.engine.model.head.blank
+    unread = MASK_ID if by == "mask" else predictor.space.unknown
+    end = predictor.engine.model.head.eos
+    rows = [[ids[0], blank, *ids[2:], end], [ids[0], blank, ids[2], unread, end]]
+    with torch.no_grad():
+        output = predictor.engine.model.run(Padded.from_rows(rows)).scores
+        logps = output.words(torch.tensor([0, 1]), torch.tensor([1, 1]))[:, ids[1]]
+    assert weights["house"] == pytest.approx((logps[0] - logps[1]).item(), abs=1e-4)
+    assert "Most probable: “sold”" in render(run, predictor, command=["weft", "explain"])
+    with pytest.raises(UserError, match="choose one of the 1 blanks by its number"):
+        run_explain(predictor, [Example(text)], word="2")
+
+
+def test_texts_with_and_without_blanks_are_explained_together(pretrained):
+    predictor = weft.load(pretrained[1])
+    texts = [Example("we [MASK] a house"), Example("she read the letter")]
+    for examples in (texts, texts[::-1]):
+        run = run_explain(predictor, examples)
+        assert sorted(one.at.column for one in run.first) == ["token", "word"]
+        assert "2 texts" in render(run, predictor, command=["weft", "explain"])
 
 
 def test_a_blank_in_a_long_text_is_read_in_its_window(pretrained):

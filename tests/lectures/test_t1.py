@@ -246,7 +246,16 @@ def test_default_changes_nothing():
 
 
 # What is not a weight matrix: tables, initial states, transitions.
-KEPT = ("table.weight", "table", "ngrams.weight", "transitions", "positions.weight", "bias")
+KEPT = (
+    "table.weight",
+    "table",
+    "ngrams.weight",
+    "transitions",
+    "positions.weight",
+    "bias",
+    "indicator.weight",
+    "senses.vectors.weight",
+)
 KEPT += ("segments.weight",)
 SMALL = {"hidden": 8, "heads": 2, "width": 8, "layers": 2, "feed_forward": 8, "buckets": 11}
 
@@ -259,6 +268,7 @@ def small_recipes():
             yield name
 
 
+ROLES = [(("ARG0", "V"), ""), (("see.01", "see.02"), ""), (("saw\tsee",), "")]
 RECIPES = list(small_recipes())
 
 
@@ -305,7 +315,9 @@ def sizes(full):
         return 1
     if kind == "span":
         return (5, True)
-    if kind in ("tag", "parse", "constituency", "nodes"):
+    if kind == "srl":
+        return ROLES
+    if kind in ("tag", "parse", "constituency", "nodes", "intent-slots"):
         return ((("A", "B", "root"), ""), (("X", "Y"), ""))
     return 3
 

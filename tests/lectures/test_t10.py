@@ -15,8 +15,8 @@ from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.word_numbers import NumberHead
 from weft.decode.margin_losses import binary_margin_loss, margin_loss
 from weft.tasks.annotation import Decoded
-from weft.tasks.calibration import fit_scale, softmax
 from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.confidence.calibration import fit_scale, softmax
 from weft.tasks.pair import PairClassify
 from weft.tasks.regress import Regress
 from weft.tasks.regress_words import RegressWords, pack_numbers, unpack_numbers
@@ -73,13 +73,15 @@ def test_several_labels_have_a_hinge_each():
 @pytest.mark.parametrize("task", [Classify, PairClassify])
 def test_tasks_sum_the_margin_loss_over_texts(task):
     scores, gold = scored(4)
-    batch = SimpleNamespace(target=gold)
+    batch = SimpleNamespace(target=gold, balance=None, row_weights=None)
     for kind in ("margin", "margin-sum"):
         loss = task(loss=kind).loss(scores, batch)
         assert loss.count == N
         torch.testing.assert_close(loss.total, margin_loss(scores, gold, kind != "margin").sum())
     wanted = torch.nn.functional.one_hot(gold, C).float()
-    loss = task(multi_label=True, loss="margin").loss(scores, SimpleNamespace(target=wanted))
+    loss = task(multi_label=True, loss="margin").loss(
+        scores, SimpleNamespace(target=wanted, balance=None, row_weights=None)
+    )
     torch.testing.assert_close(loss.total, binary_margin_loss(scores, wanted).sum())
 
 
@@ -153,7 +155,7 @@ def test_scale_of_margins_is_the_most_likely_one():
 def test_probabilities_of_margins_use_the_fitted_scale():
     scores, gold = scored(10, rows=97)
     task = Classify(loss="margin")
-    space = task.tune(scores.numpy(), gold.numpy(), ClassSpace(tuple("abcde")))
+    space = task.calibrate(scores.numpy(), gold.numpy(), ClassSpace(tuple("abcde")))
     assert space.scale != 1
     best = scores.double().numpy() * space.scale
     expected = np.exp(best) / np.exp(best).sum(1, keepdims=True)
@@ -189,7 +191,9 @@ def test_vector_regression_sums_the_squared_error_of_standardised_dimensions():
     targets = np.stack([task.target(one, space) for one in examples])
     np.testing.assert_allclose(targets, standard, atol=1e-5)
     scores = torch.randn(N, 3, generator=torch.Generator().manual_seed(12))
-    loss = task.loss(scores, SimpleNamespace(target=torch.from_numpy(targets)))
+    loss = task.loss(
+        scores, SimpleNamespace(target=torch.from_numpy(targets), balance=None, row_weights=None)
+    )
     assert loss.count == N
     expected = sum(((scores[i].numpy() - standard[i]) ** 2).sum() for i in range(N))
     assert loss.total.item() == pytest.approx(expected, rel=1e-5)

@@ -85,6 +85,11 @@ def test_comparison_writes_rows_files_and_schema(files, tmp_path, capsys):
     assert by_name["tfidf"]["spread"] is None  # a seed changes nothing: trained once
     assert saved[0]["p"] is None
     assert 0 < saved[1]["p"] <= 1
+    card = (out / "model" / "README.md").read_text("utf-8")
+    assert "of 2 recipes by accuracy: " in card
+    assert "Latency on cpu: " in card
+    assert "weft compare " in card
+    assert str(tmp_path) not in card
 
 
 def test_majority_baseline_and_macro_f1_are_in_table_page_and_json(tmp_path, capsys):

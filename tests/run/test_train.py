@@ -58,6 +58,8 @@ def test_a_run_folder_holds_the_known_names_only(tmp_path):
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == RUN_FILES - {
         "tensorboard",
+        "wandb",
+        "loggers.json",
         "progress.json",
         "members",
     }  # made only where they apply
@@ -307,20 +309,6 @@ def test_record_holds_command_versions_and_metrics(tmp_path):
     assert record["command"].startswith("weft")
 
 
-def test_tensorboard_setting_writes_event_files(tmp_path):
-    pytest.importorskip("tensorboard")
-    run(settings("bag", train__tensorboard=True), tmp_path, small.splits())
-    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
-
-
-def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'weft\[tensorboard\]'"):
-        run(settings("bag", train__tensorboard=True), tmp_path, small.splits())
-
-
 def test_without_dev_the_last_weights_are_kept(tmp_path):
     rows = small.examples(20)
     outcome = run(settings("bag"), tmp_path, Splits(source(rows)))
@@ -388,10 +376,9 @@ def test_a_compiled_model_is_measured_after_every_epoch(tmp_path):
 def test_the_bar_shows_how_far_a_fit_is(tmp_path):
     logger, shown = RunLogger(tmp_path, quiet=True), []
     logger.progress(0.5, "epoch 1")  # nobody looks
-    logger.line = 0
-    logger.bar = SimpleNamespace(update=lambda line, **values: shown.append(values))
+    logger.bar = SimpleNamespace(update=lambda **values: shown.append(values))
     logger.progress(0.25, "epoch 2")
-    assert shown == [{"completed": 0.25, "description": "epoch 2"}]
+    assert shown == [{"done": 0.25, "text": "epoch 2"}]
 
 
 def test_settings_without_effect_are_reported(tmp_path):

@@ -14,8 +14,9 @@ from sklearn.metrics import f1_score
 from torch.nn import functional as F
 
 from weft.errors import UserError
+from weft.metrics.thresholds import Goal, choose_threshold
 from weft.registry import build, parts
-from weft.tasks.classify import Classify, ClassSpace, best_threshold
+from weft.tasks.classify import Classify, ClassSpace
 from weft.text.example import CharSpans, Example, GoldAnswers
 
 
@@ -25,7 +26,7 @@ def examples(*labels, file: str = "train.csv") -> list[Example]:
 
 def batch(target: torch.Tensor) -> Any:
     """All that a loss looks at."""
-    return SimpleNamespace(target=target)
+    return SimpleNamespace(target=target, balance=None, row_weights=None)
 
 
 def complaint(call) -> str:
@@ -41,6 +42,11 @@ def test_the_registry_finds_it_and_fills_in_its_options() -> None:
         "label_smoothing": "0.0",
         "auxiliary": "0.0",
         "loss": "'cross-entropy'",
+        "hierarchy": "False",
+        "separator": "' > '",
+        "ancestor_weight": "0.0",
+        "threshold_for": "''",
+        "positive": "''",
     }
 
 
@@ -203,7 +209,7 @@ def test_the_tuned_threshold_is_the_best_there_is(rows: list[tuple[int, bool]]) 
         return f1_score(right, chances >= threshold, zero_division=0)
 
     best = max(f1(cut) for cut in np.linspace(0, 1, 15))
-    assert f1(best_threshold(chances, right)) == pytest.approx(best)
+    assert f1(choose_threshold(chances, right, Goal()).value) == pytest.approx(best)
 
 
 def test_tuning_moves_the_threshold_only_for_several_labels() -> None:

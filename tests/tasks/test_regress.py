@@ -24,7 +24,7 @@ def examples(*labels) -> list[Example]:
 
 def batch(target: torch.Tensor) -> Any:
     """All that a loss looks at."""
-    return SimpleNamespace(target=target)
+    return SimpleNamespace(target=target, row_weights=None)
 
 
 def complaint(call) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from weft import config as configuration
 from weft.errors import UserError
+from weft.run.settings import read_settings
 from weft.run.train import resolve_config
 from weft.train.schedule import Schedule, scheduled_rate, warmup_fraction
 from weft.train.settings import Settings
@@ -102,9 +103,16 @@ def test_the_rate_of_a_gpt_follows_its_width():
     assert resolve_config(given)["train"]["learning_rate"] == 6e-4  # a number is taken as it is
 
 
-def test_only_a_gpt_has_a_rate_of_its_own():
+@pytest.mark.parametrize(("width", "rate"), [(128, 3e-4), (384, 2e-4), (768, 5e-5), (1024, 2.8e-5)])
+def test_the_rate_that_fine_tunes_a_bert_follows_its_width(width, rate):
+    model = {"embedder": {"kind": "bert", "hidden": width}}
+    assert read_settings({"learning_rate": "auto"}, model).learning_rate == rate
+    assert read_settings({"learning_rate": 3e-5}, model).learning_rate == 3e-5
+
+
+def test_only_gpt_and_bert_have_a_rate_of_their_own():
     config = configuration.recipe("cnn").with_values({"train.learning_rate": "auto"}, "test")
-    with pytest.raises(UserError, match=r"'auto' is for a \[decoder\] of kind 'gpt'"):
+    with pytest.raises(UserError, match=r"'auto' is for a \[decoder\] of kind 'gpt' or"):
         resolve_config(config)
 
 

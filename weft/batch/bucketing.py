@@ -4,10 +4,12 @@ The plan of an epoch depends on nothing but the lengths, the settings, the seed 
 number, so a position in it is two numbers, and going back to that position reads no data.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from weft.text.class_balance import sample_balanced
 
 POOL_BATCHES = (
     50  # batches whose rows are sorted by length together: more saves padding, less mixes better
@@ -38,11 +40,24 @@ def split_batches(lengths: np.ndarray, rows: int, budget: int) -> list[slice]:
 
 
 def shuffle_batches(
-    lengths: np.ndarray, *, rows: int, budget: int, seed: int, epoch: int
+    lengths: np.ndarray,
+    *,
+    rows: int,
+    budget: int,
+    seed: int,
+    epoch: int,
+    groups: Sequence[np.ndarray] = (),
 ) -> Iterator[np.ndarray]:
-    """Yield batches of row numbers of one epoch, similar lengths together, shuffled."""
+    """Yield batches of row numbers of one epoch, similar lengths together, shuffled.
+
+    With `groups`, the rows of each class, an epoch is a class-balanced sample of as many rows.
+    """
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
-    order = random.permutation(len(lengths))
+    order = (
+        sample_balanced(groups, len(lengths), random)
+        if groups
+        else random.permutation(len(lengths))
+    )
     for start in range(0, len(order), rows * POOL_BATCHES):
         pool = order[start : start + rows * POOL_BATCHES]
         pool = pool[np.argsort(lengths[pool], kind="stable")]

@@ -10,7 +10,7 @@ import numpy as np
 from weft.batch.trees import binarise_example, flatten_tree
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree
-from weft.text.example import Example
+from weft.text.example import Example, Label
 from weft.text.formats.features import load_matrix
 from weft.tokens.offsets import Tokens
 from weft.tokens.pretokenizer import split_words
@@ -27,6 +27,9 @@ from weft.tokens.truncate import (
 from weft.tokens.word_segmenter import WordSegmenter
 
 MAX_SENTENCE_WORDS = 10_000  # words of a row of a model that has no limit
+
+
+MarkWords = Callable[[Sequence[str], Label], np.ndarray]  # words, and the annotation of a file
 
 
 class SubtokenEncoder(Protocol):
@@ -60,6 +63,7 @@ class Row:
         1.0  # fraction of the text's tokens that its rows hold, distinguished or not
     )
     unknown: int = 0  # tokens of the row that the model does not distinguish
+    marks: np.ndarray | None = None  # (T, W) what the head reads of each word
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Indexer:
     overlap: float = DEFAULT_OVERLAP  # of windows with their neighbours
     reads_ids: bool = True  # whether an embedder reads the ids, and not only how tokens are spelled
     characters: int = 0  # of a text that are read where there is no limit; 0: all
+    mark_words: MarkWords | None = None  # what the head reads of words, if it does
 
     def distinguishes(self, ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """Return a mask (T,) of tokens the model distinguishes, by id or by spelling.
@@ -201,6 +206,9 @@ class Indexer:
                 none = self.tokenizer.unknown_entry
                 seen = np.array([none not in some for some in cut_words], bool)
             fraction = float(seen.mean()) if len(seen) else 0.0
+            marks = None
+            if self.mark_words is not None:
+                marks = self.mark_words(words, one.label if isinstance(one, Example) else None)
             for here in self._split_words(cut_words, len(ids), size, one, i):
                 # Counted from 1: a 0 is no piece.
                 subword_ids = [[p + 1 for p in some] for some in cut_words[here]]
@@ -210,7 +218,7 @@ class Indexer:
                 subtokens = (subword_ids, *subtokens) if self.subwords else subtokens
                 yield Row(
                     i, ids[here], subtokens, fraction, spans[here], 0, words[here], here.start,
-                    unknown=int((~seen[here]).sum()),
+                    unknown=int((~seen[here]).sum()), marks=None if marks is None else marks[here],
                 )  # fmt: skip
 
     def _split_words(

@@ -37,8 +37,9 @@ class InferenceRows:
             torch.from_numpy(pad([row.ids for row in chosen], lengths)),
             torch.from_numpy(lengths),
             tuple(subtokens),
-            _pad_parents(chosen, lengths),
+            _pad_word_tables([row.parents for row in chosen], lengths),
             torch.tensor([row.second for row in chosen]) if self.pairs else None,
+            marks=_pad_word_tables([row.marks for row in chosen], lengths),
         )
 
 
@@ -57,7 +58,7 @@ def _pad_subtokens(rows: Sequence[list[list[int]]], lengths: np.ndarray, width: 
     return torch.from_numpy(out)
 
 
-def _pad_parents(rows: Sequence[Row], lengths: np.ndarray) -> Tensor | None:
-    """Return the parent of each node (B, T), -1 behind the end of a row; None without trees."""
-    parents = [row.parents for row in rows if row.parents is not None]
-    return torch.from_numpy(pad(parents, lengths, -1)) if parents else None
+def _pad_word_tables(rows: Sequence[np.ndarray | None], lengths: np.ndarray) -> Tensor | None:
+    """Return the parents or marks of each step (B, T, ...), -1 behind a row; None without any."""
+    tables = [row for row in rows if row is not None]
+    return torch.from_numpy(pad(tables, lengths, -1)) if tables else None

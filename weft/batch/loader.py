@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from weft.batch.bucketing import Position, order_batches, shuffle_batches
+from weft.batch.label_levels import LabelLevels
+from weft.batch.loss_balance import LossBalance
 from weft.batch.padded import Padded
 from weft.batch.token_store import RaggedTables, TokenStore
 
@@ -46,12 +48,18 @@ class LabelledBatch(Batch):
     """A batch with targets. Losses take this type, so they need no None checks."""
 
     target: Tensor
-    count: int  # what the loss is a sum over
+    count: float  # what the loss is a sum over: rows or steps, each times the weight of its row
     carried: Any = None  # the state in which the rows begin, where each goes on from another
+    balance: LossBalance | None = None  # of uneven classes, in the loss
+    row_weights: Tensor | None = None  # (B,) of the losses; None: all are 1
+    levels: LabelLevels | None = None  # of labels in a tree, in the loss
 
     def to(self, device: torch.device | str) -> "LabelledBatch":
         target = self.target.to(device, non_blocking=True)
-        return replace(self, source=self.source.to(device), target=target)
+        weights = self.row_weights
+        if weights is not None:
+            weights = weights.to(device, non_blocking=True)
+        return replace(self, source=self.source.to(device), target=target, row_weights=weights)
 
     def split(self, parts: int) -> list["LabelledBatch"]:
         """The same rows as up to `parts` smaller batches."""
@@ -68,10 +76,17 @@ class LabelledBatch(Batch):
             None if self.source.parents is None else self.source.parents[rows, :longest],
             None if self.source.second is None else self.source.second[rows],
             tuple(states[rows, :longest] for states in self.source.cached),
+            None if self.source.marks is None else self.source.marks[rows, :longest],
         )
         target = self.target[rows]
         return LabelledBatch(
-            source, self.rows[rows], target, round(self.count * len(target) / len(self))
+            source,
+            self.rows[rows],
+            target,
+            self.count * len(target) / len(self),
+            balance=self.balance,
+            row_weights=None if self.row_weights is None else self.row_weights[rows],
+            levels=self.levels,
         )
 
 
@@ -116,7 +131,12 @@ class BatchLoader:
 
     def _plan(self, epoch: int) -> Iterator[Any]:
         return shuffle_batches(
-            self.store.lengths, rows=self.rows, budget=self.budget, seed=self.seed, epoch=epoch
+            self.store.lengths,
+            rows=self.rows,
+            budget=self.budget,
+            seed=self.seed,
+            epoch=epoch,
+            groups=self.store.groups,
         )
 
     def _batch(self, rows: Any) -> LabelledBatch:
@@ -127,11 +147,24 @@ def labelled_batch(store: TokenStore, rows: np.ndarray) -> LabelledBatch:
     """Rows of a store with their targets."""
     if isinstance(store.targets, RaggedTables):
         target = torch.from_numpy(store.targets.padded(rows))  # (B, T, columns)
-        return LabelledBatch(
-            store.padded(rows), rows, target, int(store.targets.counts(rows).sum())
-        )
-    target = torch.from_numpy(store.targets[rows])
-    return LabelledBatch(store.padded(rows), rows, target, len(rows))
+        steps = store.targets.counts(rows)  # (B,)
+    else:
+        target, steps = torch.from_numpy(store.targets[rows]), np.ones(len(rows), np.int64)
+    if store.row_weights is None:
+        count: float = int(steps.sum())
+        weights = None
+    else:
+        count = float(steps @ store.row_weights[rows])
+        weights = torch.from_numpy(store.row_weights[rows]).float()
+    return LabelledBatch(
+        store.padded(rows),
+        rows,
+        target,
+        count,
+        balance=store.balance,
+        row_weights=weights,
+        levels=store.levels,
+    )
 
 
 def inference_batches(source: RowSource, *, rows: int, budget: int) -> Iterator[Batch]:

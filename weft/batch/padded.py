@@ -22,6 +22,7 @@ class Padded:
     parents: Tensor | None = None  # (B, T) index of each node's parent, -1 at the root; on the host
     second: Tensor | None = None  # (B,) the step where a second text begins; on the host
     cached: tuple[Tensor, ...] = ()  # each (B, T, W): features of a frozen encoder
+    marks: Tensor | None = None  # (B, T, W) of each word, for the head that reads them; on the host
 
     @cached_property
     def mask(self) -> Tensor:
@@ -75,7 +76,9 @@ class Padded:
             tuple(t.to(device, non_blocking=True) for t in some)
             for some in ((self.data,), self.subtokens, self.cached)
         )
-        out = Padded(data[0], self.lengths, subtokens, self.parents, self.second, cached)
+        out = Padded(
+            data[0], self.lengths, subtokens, self.parents, self.second, cached, self.marks
+        )
         out.__dict__.update({"full": self.full} if "full" in self.__dict__ else {})
         return out
 

@@ -14,6 +14,8 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from weft.batch.label_levels import LabelLevels
+from weft.batch.loss_balance import LossBalance
 from weft.batch.padded import Padded, pad
 
 Target = np.ndarray | int | float  # of one example: a table, a class, a number
@@ -131,7 +133,8 @@ class TokenStore:
 
     With `columns`, a target is a table of that many columns, not a number or a row of them; with
     `trees`, each row comes with the parents of its steps; with `features`, the steps of a row are
-    vectors of that many numbers and no ids; with `pairs`, a row holds two texts.
+    vectors of that many numbers and no ids; with `pairs`, a row holds two texts; with `marks`, each
+    word comes with that many numbers for the head.
     """
 
     def __init__(
@@ -143,6 +146,7 @@ class TokenStore:
         trees: bool = False,
         features: int = 0,
         pairs: bool = False,
+        marks: int = 0,
     ):
         self.ids = SpillArray(np.float32 if features else np.int32, folder, memory)
         self.features = features
@@ -152,9 +156,15 @@ class TokenStore:
         self._subtokens = [_Subtokens(folder, memory) for _ in range(subtokens)]
         self._parents = RaggedTables(1, folder, memory) if trees else None
         self._second = array("q") if pairs else None
+        self._weights = array("d")
+        self._marks = RaggedTables(marks, folder, memory) if marks else None
         self.ends = self.lengths = self.lines = np.zeros(0, np.int64)
         self.targets: Any = np.zeros(0, np.int64)
         self.cached: Sequence[FeatureCache] = ()  # of each frozen encoder
+        self.balance: LossBalance | None = None  # of uneven classes, in the loss
+        self.levels: LabelLevels | None = None  # of labels in a tree, in the loss
+        self.groups: Sequence[np.ndarray] = ()  # the rows of each class, to sample them alike
+        self.row_weights: np.ndarray | None = None  # (R,) of their losses; None: all are 1
 
     def append(
         self,
@@ -164,8 +174,11 @@ class TokenStore:
         subtokens: Sequence[list[list[int]]] = (),
         parents: np.ndarray | None = None,
         second: int = 0,
+        weight: float = 1.0,
+        marks: np.ndarray | None = None,
     ) -> None:
         """Add one row; `subtokens` holds, for each subtoken encoder, a list of ids per token."""
+        self._weights.append(weight)
         if self._second is not None:
             self._second.append(second)
         self.ids.extend(ids.ravel())
@@ -177,17 +190,23 @@ class TokenStore:
         if self._parents is not None:
             assert parents is not None
             self._parents.append(parents[:, None])
+        if self._marks is not None:
+            assert marks is not None
+            self._marks.append(marks)
 
     def close(self) -> "TokenStore":
         """End of writing; from here on rows can be read."""
         self.ids.close()
         for subtokens in self._subtokens:
             subtokens.close()
-        if self._parents is not None:
-            self._parents.close()
+        for tables in (self._parents, self._marks):
+            if tables is not None:
+                tables.close()
         self.ends = np.frombuffer(self._ends, np.int64)
         self.lengths = np.diff(self.ends)
         self.lines = np.frombuffer(self._lines, np.int64)
+        weights = np.frombuffer(self._weights, np.float64)
+        self.row_weights = weights if (weights != 1).any() else None
         if isinstance(self._targets, RaggedTables):
             self._targets.close()
             self.targets = self._targets
@@ -236,6 +255,7 @@ class TokenStore:
             parents,
             second,
             cached,
+            None if self._marks is None else torch.from_numpy(self._marks.padded(rows)),
         )
 
     def __len__(self) -> int:

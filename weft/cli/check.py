@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
-from weft.cli.progress import counting
 from weft.errors import UserError
+from weft.progress import counting
 from weft.storage import write_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ def compare(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Training file, then optionally a test file; each may be SOURCE,TARGET."
+            help="Training file, then optionally a test file; each may be SOURCE,TARGET or hf:NAME."
         ),
     ],
     *,

@@ -24,9 +24,17 @@ def demo(
             help="Only write a synthetic treebank here: tags, names, heads, brackets, ratings."
         ),
     ] = None,
+    roles: Annotated[
+        Path | None,
+        typer.Option(help="Only write synthetic sentences with semantic roles here."),
+    ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(help="Only write a synthetic parallel corpus here."),
+    ] = None,
+    intents: Annotated[
+        Path | None,
+        typer.Option(help="Only write synthetic requests here, each with an intent and slots."),
     ] = None,
     digits: Annotated[
         Path | None,
@@ -46,9 +54,10 @@ def demo(
     """Compare recipes on the built-in reviews: leaderboard and report.html, in minutes.
 
     With --reviews FOLDER, only the reviews; with --treebank FOLDER, files to try taggers, parsers,
-    networks over trees and question answering on; with --pairs FOLDER, sentences to translate;
-    with --digits FOLDER, matrices of vectors to put into words; with --recall FOLDER, texts that
-    take a long memory.
+    networks over trees and question answering on; with --roles FOLDER, predicates and their
+    arguments; with --pairs FOLDER, sentences to translate; with --intents FOLDER, requests with
+    intents and slots; with --digits FOLDER, matrices of vectors to put into words; with --recall
+    FOLDER, texts that take a long memory.
     """
     if recall is not None:
         return _write_recall(recall, distance, quiet)
@@ -56,8 +65,12 @@ def demo(
         return _write_reviews(reviews, quiet)
     if treebank is not None:
         return _write_treebank(treebank, quiet)
+    if roles is not None:
+        return _write_roles(roles, quiet)
     if pairs is not None:
         return _write_pairs(pairs, quiet)
+    if intents is not None:
+        return _write_intents(intents, quiet)
     if digits is not None:
         return _write_digits(digits, quiet)
     from weft.report.compare import compare as run
@@ -101,6 +114,17 @@ def _write_treebank(folder: Path, quiet: bool) -> None:
         )
 
 
+def _write_roles(folder: Path, quiet: bool) -> None:
+    from weft.text.synthetic.roles import write_roles
+
+    for path in write_roles(folder):
+        if not quiet:
+            typer.echo(f"{path.name:<12} words, predicates with senses, a column of roles for each")
+    if not quiet:
+        files = " ".join(f"--{name} {folder}/{name}.conll" for name in ("train", "dev", "test"))
+        typer.echo(f"next: weft train --recipe srl-bilstm-crf {files} -o runs/roles")
+
+
 def _write_pairs(folder: Path, quiet: bool) -> None:
     from weft.text.synthetic.translation import ENGLISH, LOOMISH, write_pairs
 
@@ -114,6 +138,17 @@ def _write_pairs(folder: Path, quiet: bool) -> None:
             f"next: weft train --recipe seq2seq-attention {files} --target {LOOMISH} "
             "-o runs/loomish"
         )
+
+
+def _write_intents(folder: Path, quiet: bool) -> None:
+    from weft.text.synthetic.intents import write_intents
+
+    for path in write_intents(folder):
+        if not quiet:
+            typer.echo(f"{path.name:<12} requests: tokens, tags of slots, and the intent")
+    if not quiet:
+        files = " ".join(f"--{name} {folder}/{name}.jsonl" for name in ("train", "dev", "test"))
+        typer.echo(f"next: weft train --recipe joint-bilstm-crf {files} -o runs/intents")
 
 
 def _write_digits(folder: Path, quiet: bool) -> None:

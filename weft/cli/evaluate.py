@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from weft.cli import options
-from weft.cli.progress import counting
 from weft.errors import UserError, escape_control
+from weft.progress import counting
 from weft.storage import atomic_jsonl, write_text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def evaluate(
     report: Annotated[
         str, typer.Option(help="Write per-label scores, confusion matrix and errors to PAGE.html.")
     ] = "",
+    abstain_at: options.AbstainAt = None,
     on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
     rounded: options.Int8 = False,
@@ -99,6 +100,7 @@ def evaluate(
             predictions=out,
             watch=count,
             on_example=None if mistakes is None else _error_callback(predictor, mistakes),
+            abstain_at=abstain_at,
         )
     for line in (*filter(None, [predictor.note]), *tally.lines()):
         typer.echo(f"note: {line}", err=True)
@@ -142,7 +144,11 @@ def _mistakes(predictor: "Predictor", errors: int, report: str, as_json: bool) -
     if predictor.labels:
         from weft.report.analysis.classification import ClassificationErrors
 
-        return ClassificationErrors(keep=max(errors, MAX_PAGE_ERRORS if report else 0))
+        return ClassificationErrors(
+            keep=max(errors, MAX_PAGE_ERRORS if report else 0),
+            tree=predictor.space.tree,
+            uncalibrated_score=lambda one: predictor.task.uncalibrated_score(one, predictor.space),
+        )
     what = "--errors" if errors else "--report"
     raise UserError(
         f"{what} lists wrong labels, tags, trees and texts, but this model predicts numbers. "
@@ -204,6 +210,12 @@ def _show_labels(found: "ClassificationErrors", errors: int) -> None:
     from rich.text import Text
 
     console = _show_counts(found, found.averages())
+    if found.tree is not None:
+        from weft.report.drawings.label_tree import draw_terminal_tree, recall_rows
+
+        console.print(Text("\nrecall at each node of the label tree, and its texts", "dim"))
+        rows = recall_rows(found.tree, found.confusions)
+        console.print(draw_terminal_tree(rows[:MAX_LABEL_ROWS]))
     for one in found.errors[:errors]:
         console.print()
         console.print(Text(escape_control(f"{one.score:.1%} sure  {one.where}"), "dim"))

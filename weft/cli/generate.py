@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
-from weft.cli.progress import counting
 from weft.errors import UserError, unknown_name
+from weft.progress import counting
 
 if TYPE_CHECKING:
     from rich.text import Text as RichText

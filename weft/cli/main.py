@@ -12,12 +12,12 @@ from weft.cli import (
     config,
     convert,
     demo,
-    ensemble,
     evaluate,
     export,
     generate,
     list_,
     predict,
+    push,
     suite,
     tokens,
     train,
@@ -25,6 +25,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
+from weft.cli.models import ensemble, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
 from weft.errors import (
@@ -74,10 +75,12 @@ app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
+app.command("threshold")(threshold.threshold)
 app.command("tune")(tune.tune)
 app.command("suite")(suite.suite)
 app.command("convert")(convert.convert)
 app.command("export")(export.export)
+app.command("push")(push.push)
 app.command("list")(list_.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")

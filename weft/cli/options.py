@@ -10,7 +10,7 @@ from weft.errors import UserError
 from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
-    from weft.config import Config, Sections
+    from weft.config import Config
     from weft.predict import Predictor
     from weft.run.data import Data
 
@@ -21,6 +21,9 @@ TextPair = Annotated[
 ]
 Label = Annotated[
     str, typer.Option(help="Column of the label: a name or a position from 0; A,B,C for a vector.")
+]
+Weight = Annotated[
+    str, typer.Option(help="Column of the weight of each training row: 2 counts as two copies.")
 ]
 Task = Annotated[
     str,
@@ -48,6 +51,12 @@ Int8 = Annotated[
     typer.Option(
         "--int8",
         help="Quantise a pre-trained encoder to int8: faster on a CPU, slightly less exact.",
+    ),
+]
+AbstainAt = Annotated[
+    float | None,
+    typer.Option(
+        help="Answer only texts confident enough that this fraction of answers is right.",
     ),
 ]
 Pretrained = Annotated[
@@ -92,54 +101,13 @@ def bad_row_policy(value: str) -> Literal["error", "skip"]:
 def data_for_model(
     predictor: "Predictor", file: str, **given: str | int | tuple[str, ...] | None
 ) -> "Data":
-    """Return the data settings for a file: those of the training file unless overridden.
+    """Return the data settings for a file, and print the columns if they are not the saved ones."""
+    from weft.run.data import data_for_model
 
-    As in training, the labels may be in a file next to it, or in the files joined by a comma.
-    """
-    import os
-    from dataclasses import fields
-
-    from weft.run.data import Data
-    from weft.text.formats.parallel import resolve_files, target_ending
-    from weft.text.line_source import strip_compression
-
-    known = {field.name for field in fields(Data)}
-    saved = {k: v for k, v in predictor.config["data"].items() if k in known}
-    # What belongs to the training file alone, and what every file is asked anew.
-    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row"):
-        saved.pop(name, None)
-    named = {k: v for k, v in given.items() if v not in ("", None)}
-    learned = predictor.config["data"].get("train", "")
-    if not saved.get("target") and predictor.config["task"]["kind"] == "seq2seq":
-        saved["target"] = target_ending(learned)
-    if not named.get("target") and saved.get("target"):
-        first, own = (
-            os.path.splitext(strip_compression(resolve_files(n)[0])[0])[1] for n in (learned, file)
-        )
-        alike = bool(first) and own == first
-        if len(resolve_files(file)) > 1 or not (
-            alike or (own and os.path.exists(resolve_files(file, saved["target"])[1]))
-        ):
-            # A table, or a file of another kind, has its targets in a column; a pair says it.
-            saved |= {"target": "", "references": ()}
-    saved |= _fit_columns(saved, file, not named.keys().isdisjoint({"text", "label", "text_pair"}))
-    return Data(**{**saved, **named})
-
-
-def _fit_columns(saved: "Sections", file: str, named: bool) -> dict[str, str | int]:
-    """Return the saved columns adapted to a file, and print them if they changed."""
-    from weft.text.read import Columns, table_layout
-    from weft.text.reading_plan import adapt_columns
-
-    keys = ("text", "label", "text_pair")
-    given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
-    if file == "-" or not any(value is not None for value in given.values()):
-        return {}
-    columns = Columns(given["text"], given["label"], text_pair=given["text_pair"])
-    found = adapt_columns(columns, file)
-    if found != columns and not named and (table := table_layout(file, found)) is not None:
-        typer.echo(f"{file}: {table.describe()}", err=True)
-    return {key: "" if getattr(found, key) is None else getattr(found, key) for key in keys}
+    data, note = data_for_model(predictor, file, **given)
+    if note:
+        typer.echo(note, err=True)
+    return data
 
 
 def choose(value: str, choices: Sequence[T], what: str, option: str = "") -> T:

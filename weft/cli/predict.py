@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
-from weft.cli.progress import counting
 from weft.errors import UserError
+from weft.progress import counting
 
 if TYPE_CHECKING:
     from weft.config import Sections
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.tasks.task import Answer
     from weft.text.example import Example, SkipCounter
     from weft.text.formats.conllu_sentence import Sentence
+    from weft.text.label_tree import LabelTree
     from weft.text.read import Columns
 
 LONG_TEXT_CHARACTERS = 20_000  # characters of a text that may take a model minutes to answer
@@ -51,9 +52,19 @@ def predict(
     conllu: Annotated[
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
     ] = False,
+    conll: Annotated[
+        bool, typer.Option("--conll", help="Write predicates and roles in columns, as CoNLL-2005.")
+    ] = False,
     weights: Annotated[
         bool, typer.Option("--weights", help="With --json: the attention weight of each token.")
     ] = False,
+    abstain_at: options.AbstainAt = None,
+    label_sets: Annotated[
+        float | None,
+        typer.Option(
+            help="List the labels of each text that contain the right one with this probability.",
+        ),
+    ] = None,
     on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
     rounded: options.Int8 = False,
@@ -64,8 +75,8 @@ def predict(
     from weft.loading import load
     from weft.text.example import SkipCounter
 
-    if as_json and conllu:
-        raise UserError("--json and --conllu exclude each other. Pass one.")
+    if as_json + conllu + conll > 1:
+        raise UserError("--json, --conllu and --conll exclude each other. Pass one.")
     if every and not as_json:
         raise UserError("--all lists probabilities in the JSON output. Pass --json, too.")
     predictor = load(model, device=device, replay=replay, weights=options.weight_dtype(rounded))
@@ -73,6 +84,11 @@ def predict(
         raise UserError(
             f"--conllu writes word-level predictions, but {model} predicts whole texts. Use --json "
             "instead."
+        )
+    if conll and predictor.task.file_format != "roles":
+        raise UserError(
+            f"--conll writes semantic roles, but {model} is of the task "
+            f"'{predictor.config['task']['kind']}'. Use --json instead."
         )
     labels = predictor.class_labels
     boundaries = predictor.task.has_boundaries
@@ -89,24 +105,34 @@ def predict(
         _read_inputs(predictor, (inputs or ["-"])[0], (text, text_pair), on_bad_row, tally, conllu)
     )  # fmt: skip
     given = _warn_about_long_texts(predictor, rows)
-    partly = 0
-    drawn = predictor.is_structured and sys.stdout.isatty()
+    partly = silent = done = 0
+    tree = predictor.space.tree
+    drawn = (predictor.is_structured or tree is not None) and sys.stdout.isatty()
     wanted = weights or (boundaries and (every or drawn))
     # A bar would run through the drawings.
     with nullcontext(lambda texts: None) if drawn else counting("texts") as count:
-        for (example, sentence), answer in _answers(predictor, given, wanted):
+        answers = _answers(predictor, given, wanted, abstain_at, label_sets)
+        for (example, sentence), answer in answers:
             count(1)
+            done += 1
             partly += answer.coverage < 1
+            silent += bool(answer.abstained)
             if as_json:
                 typer.echo(json.dumps(_json(answer, labels if every else ()), ensure_ascii=False))
             elif conllu:
                 _write_conllu(predictor, example, sentence, answer, tally)
+            elif conll:
+                _write_roles(answer)
             elif answer.structure is not None and drawn:
                 _draw(answer.structure)
+            elif tree is not None and drawn and not answer.abstained and not label_sets:
+                _draw_tree(tree, answer)
             else:
                 typer.echo(_line(answer))
     for line in tally.lines():
         typer.echo(f"note: without an answer: {line}", err=True)
+    if abstain_at is not None:
+        typer.echo(f"note: abstained from {silent} of {done} texts", err=True)
     if partly:
         texts = "1 text was" if partly == 1 else f"{partly} texts were"
         why = "cut, or with words that the model does not tell apart"
@@ -154,6 +180,7 @@ def _read_inputs(
     tally: "SkipCounter",
     conllu: bool,
 ) -> Iterator[Given]:
+    from weft.text.formats.semantics.recognise import semantic_format
     from weft.text.read import Columns, read
 
     chosen = options.bad_row_policy(on_bad_row)
@@ -174,7 +201,10 @@ def _read_inputs(
         columns = _of_record(predictor.config["data"], file, columns)
     if predictor.pairs and (text, text_pair) == (None, None):
         columns = _of_pair(predictor.config["data"], file, columns)
-    rows = read(file, columns=columns, on_bad_row=chosen, skipped=tally, keep_empty=True)
+    format = semantic_format(file, predictor.task.file_format) or None
+    rows = read(
+        file, columns=columns, format=format, on_bad_row=chosen, skipped=tally, keep_empty=True
+    )
     blanks = predictor.config["task"]["kind"] == "masked" and chosen == "skip"
     for example in rows:
         if blanks and _whole(example.text):
@@ -270,7 +300,11 @@ def _is_conllu(file: str) -> bool:
 
 
 def _answers(
-    predictor: "Predictor", given: Iterator[Given], weights: bool
+    predictor: "Predictor",
+    given: Iterator[Given],
+    weights: bool,
+    abstain_at: float | None,
+    label_sets: float | None,
 ) -> "Iterator[tuple[Given, Answer]]":
     """Yield each input with its answer, in constant memory."""
     from collections import deque
@@ -282,7 +316,9 @@ def _answers(
             waiting.append(one)
             yield one[0]
 
-    for answer in predictor.stream(examples(), parts=weights):
+    for answer in predictor.stream(
+        examples(), parts=weights, abstain_at=abstain_at, label_sets=label_sets
+    ):
         yield waiting.popleft(), answer
 
 
@@ -306,6 +342,8 @@ def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
             probs = {"starts": answer.starts, "ends": answer.ends} if answer.starts else {}
             return out | {"start": start, "end": end, **probs}
         out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}
+        if annotation_label := seen.get("label"):
+            out |= {"label": annotation_label, "label_score": seen["label_score"]}
     return out
 
 
@@ -321,22 +359,34 @@ def _line(answer: "Answer") -> str:
         if _is_vector(value):
             return "\t".join(map(_format_number, value))
         words = ", ".join(value) if isinstance(value, tuple) else f"{value}"
-        return f"{words}\t{answer.score:.4f}"
+        words = "(abstained)" if answer.abstained else words
+        more = "" if answer.label_set is None else f"\t{', '.join(answer.label_set)}"
+        return f"{words}\t{answer.score:.4f}{more}"
     if annotation.kind == "spans":
         cut = [
             (label, start, end, annotation.text[start:end])
             for start, end, label in annotation.spans
         ]
-        return "\t".join(
-            f"{label} {start} {end} {' '.join(t.split())}" for label, start, end, t in cut
-        )
+        spans = (f"{label} {start} {end} {' '.join(t.split())}" for label, start, end, t in cut)
+        intent = [f"{annotation.label} {annotation.label_score:.4f}"] if annotation.label else []
+        return "\t".join([*intent, *spans])
     if annotation.kind in ("tags", "word-numbers"):
         rows = zip(annotation.words, annotation.tags, strict=True)
         return " ".join(f"{word}/{tag.replace(' ', '/')}" for word, tag in rows)
     if annotation.kind == "arcs":
         arcs = zip(annotation.words, annotation.relations, annotation.heads, strict=True)
         return " ".join(f"{word}/{relation}/{head}" for word, relation, head in arcs)
+    if annotation.kind == "frames":
+        return "\t".join(_predicate_line(annotation, *frame) for frame in annotation.frames)
     return f"{value}"
+
+
+def _predicate_line(
+    annotation: "Annotation", word: int, sense: str, roles: Sequence[tuple[str, int, int]]
+) -> str:
+    """Format a predicate: its sense, then its arguments in the order of the sentence."""
+    parts = (f"{label}[{' '.join(annotation.words[start:end])}]" for label, start, end in roles)
+    return " ".join([sense, *parts])
 
 
 def _in_passage(answer: "Answer") -> bool:
@@ -361,8 +411,26 @@ def _draw(annotation: "Annotation") -> None:
 
     console = Terminal()
     console.print(draw_terminal(annotation), soft_wrap=True)
-    if annotation.kind in ("arcs", "nodes"):
+    if annotation.kind in ("arcs", "nodes", "frames"):
         console.print()
+
+
+def _draw_tree(tree: "LabelTree", answer: "Answer") -> None:
+    from weft.report.drawings.label_tree import draw_terminal_tree, probability_rows
+    from weft.terminal import Terminal
+
+    console = Terminal()
+    console.print(draw_terminal_tree(probability_rows(tree, answer.scores, answer.path)))
+    console.print()
+
+
+def _write_roles(answer: "Answer") -> None:
+    from weft.text.annotation.frames import read_frames
+    from weft.text.formats.semantics.roles import sentence_lines
+
+    assert answer.structure is not None
+    for line in sentence_lines(read_frames(answer.structure.frames), answer.structure.words):
+        typer.echo(line)
 
 
 def _write_conllu(

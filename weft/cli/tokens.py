@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from weft.cli import options
+from weft.progress import open_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,27 +153,18 @@ def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
     """Count texts: a live line on a terminal, otherwise plain lines."""
-    if not sys.stderr.isatty():
+    bar = open_bar("texts read")
+    if bar is None:
         yield lambda texts: _count_lines(what, texts)
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from weft.terminal import Terminal
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description} {task.completed:,} texts"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+    with closing(bar):
 
         def count(texts: Iterable[str]) -> Iterator[str]:
             for number, text in enumerate(texts, start=1):
                 if number % _TOGETHER == 0:
-                    bar.update(task, completed=number)
+                    bar.update(done=number)
                 yield text
-            bar.update(task, description="Learning from")
+            bar.update(text="texts to learn from")
 
         yield count
 

@@ -16,13 +16,17 @@ def train(
     output: options.Output,
     recipe: Annotated[str, typer.Option(help="Name of a built-in recipe.")] = "",
     train: Annotated[
-        str, typer.Option(help="Training file or folder; SOURCE,TARGET for parallel files.")
+        str,
+        typer.Option(
+            help="Training file or folder; SOURCE,TARGET: parallel files; hf:NAME: a dataset."
+        ),
     ] = "",
     dev: Annotated[str, typer.Option(help="Held-out file for early stopping.")] = "",
     test: Annotated[str, typer.Option(help="Test file for the final model.")] = "",
     text: options.Text = "",
     text_pair: options.TextPair = "",
     label: options.Label = "",
+    weight: options.Weight = "",
     target: options.Target = "",
     names: options.Names = "",
     task: options.Task = "",
@@ -32,6 +36,12 @@ def train(
     ensemble: Annotated[
         int | None, typer.Option(help="Train this many seeds as one model, an ensemble.")
     ] = None,
+    threshold_for: Annotated[
+        str,
+        typer.Option(
+            help="Goal of the decision threshold on dev: f1, recall=NUMBER or precision=NUMBER."
+        ),
+    ] = "",
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
     resume: Annotated[
@@ -68,12 +78,14 @@ def train(
         "data.text": ("--text", options.column(text)),
         "data.text_pair": ("--text-pair", options.column(text_pair)),
         "data.label": ("--label", options.column(label)),
+        "data.weight": ("--weight", options.column(weight)),
         "data.target": ("--target", target),
         "data.names": ("--names", options.label_names(names)),
         "data.on_bad_row": ("--on-bad-row", on_bad_row),
         "task.kind": ("--task", task),
         "train.seed": ("--seed", seed),
         "train.ensemble": ("--ensemble", ensemble),
+        "task.threshold_for": ("--threshold-for", threshold_for),
     }
     from weft.run import train as run
     from weft.run.folder import resume_hint

@@ -11,6 +11,7 @@ import typer
 from weft.cli import options
 from weft.cli.stopping import repeatable
 from weft.errors import UserError
+from weft.progress import open_bar, print_line
 
 if TYPE_CHECKING:
     from weft.config import Config
@@ -26,7 +27,10 @@ def tune(
     output: options.Output,
     recipe: Annotated[str, typer.Option(help="Name of a built-in recipe.")] = "",
     train: Annotated[
-        str, typer.Option(help="Training file or folder; SOURCE,TARGET for parallel files.")
+        str,
+        typer.Option(
+            help="Training file or folder; SOURCE,TARGET: parallel files; hf:NAME: a dataset."
+        ),
     ] = "",
     dev: Annotated[str, typer.Option(help="Dev file on which trials are compared.")] = "",
     test: Annotated[str, typer.Option(help="Test file, used only for the restarts.")] = "",
@@ -136,23 +140,16 @@ def _progress(
     if quiet:
         yield lambda news, metric, total: None
         return
-    if not sys.stderr.isatty():
-        yield lambda news, metric, total: print(
-            describe_progress(news, metric), file=sys.stderr, flush=True
-        )
+    bar = open_bar("trials", 0)
+    if bar is None:
+        yield lambda news, metric, total: print_line(describe_progress(news, metric))
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from weft.terminal import Terminal
-
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
-        task = bar.add_task("trials", total=None)
+    with contextlib.closing(bar):
 
         def advance(news: "TrialRecord | Restart | str", metric: str, total: int | None) -> None:
-            bar.console.print(describe_progress(news, metric), markup=False)
+            bar.say(describe_progress(news, metric))
             number = getattr(news, "number", None)
             if number is not None:
-                bar.update(task, total=total, completed=number)
+                bar.update(done=number, total=total)
 
         yield advance

@@ -14,7 +14,7 @@ from weft.run.split import Splits
 from weft.run.train import infer_task_settings
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import build_task
-from weft.text.example import Example, SkipCounter
+from weft.text.example import Example, SkipCounter, sentence_label
 
 MIN_ROWS_FOR_STRAYS = 200  # rows before stray words rule out numeric labels
 MIN_SCALE_VALUES = 20  # distinct fractional values that make a label column a scale
@@ -132,7 +132,7 @@ def build_gold(config: Config, data: Data) -> Gold | None:
 
 
 def _label_names(example: Example) -> Sequence[str]:
-    label = example.label
+    label = sentence_label(example.label)
     if label is None:
         return ("(no label)",)
     return label if isinstance(label, tuple) else (str(label),)

@@ -5,6 +5,7 @@ from itertools import islice
 
 from weft import config as configuration
 from weft import registry
+from weft.doctor.annotations import are_span_tags
 from weft.doctor.checks.target_stats import are_free_text
 from weft.errors import UserError, unknown_name
 from weft.text.annotation.trees import Tree, iter_nodes
@@ -19,10 +20,12 @@ PAIR_TASKS = ("pair-classify", "pair-score")  # one label for two texts
 TEXT_TASKS = ("classify", "regress")  # one label per text; its type decides between them
 TASK_NEEDS = {
     "tag": "a tag for each word, or labelled spans",
+    "intent-slots": "an intent for each sentence and a tag for each word",
     "regress-words": "a number for each word",
     "parse": "a head for each word, as in CoNLL-U",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
+    "srl": "a column of rolesets, then a column of roles for each predicate",
     **dict.fromkeys(PAIR_TASKS, "two texts in each row: --text A --text-pair B"),
     "span": "questions with answers in a passage, as in SQuAD's JSON",
     "seq2seq": "a target text for each text: a parallel file (--target) or a column (--label)",
@@ -43,6 +46,8 @@ def detect_tasks(examples: Iterable[Example]) -> tuple[str, ...]:
         cells = [cell for layer in layers for cell in layer.columns.get(layer.main, ())]
         if _are_numbers(cells):
             return ("regress-words", "tag")
+        if all(layer.label for layer in layers) and len({layer.label for layer in layers}) > 1:
+            return ("intent-slots", "tag", "classify")
         tasks = ("tag", "parse") if tagged else ("parse", "tag")
         bits = ("constituency",) if any(map(_has_parse_bits, layers)) else ()
         return (*(tasks if heads else ("tag",)), *bits)
@@ -68,6 +73,10 @@ def detect_parallel_tasks(files: Sequence[str]) -> tuple[str, ...]:
         return ("seq2seq",)  # reading it will report the error
     if len(files) == 3:
         last = [str(e.label[-1]) if isinstance(e.label, tuple) else "" for e in sample]
+        rows = [e.label[0].split() if isinstance(e.label, tuple) else [] for e in sample]
+        even = all(len(e.text.split()) == len(row) for e, row in zip(sample, rows, strict=True))
+        if even and are_span_tags([tag for row in rows for tag in row]) and look_like_labels(last):
+            return ("intent-slots",)
         return (*PAIR_TASKS, "seq2seq") if look_like_labels(last) else ("seq2seq",)
     if len(files) > 3 or is_matrix_file(files[0]):
         return ("seq2seq",)

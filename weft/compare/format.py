@@ -33,6 +33,7 @@ METRIC_NAMES = {
     "backward_perplexity": "backward perplexity",
     "bits_per_character": "bits per character",
     "unknown": "unknown words",
+    "coverage_at_95": "coverage at 95 % accuracy",
 }
 
 
@@ -42,6 +43,7 @@ SHORT_NAMES = {
     "backward_perplexity": "backward",
     "bits_per_character": "bits/char",
     "unknown": "unknown",
+    "coverage_at_95": "coverage@95",
 }
 
 

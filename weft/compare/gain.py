@@ -3,7 +3,8 @@
 R resamples   P distinct texts   n texts
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,12 @@ from weft.metrics.bootstrap import (
 from weft.metrics.per_sentence import compare_paired
 from weft.metrics.value import MetricValue
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 RESAMPLES = 10_000
 CORRELATION_RESAMPLES = 1000
+MACRO_F1_RESAMPLES = 2000
 SLACK = 1e-6  # between the metric of a row and the one that resampling computes
 
 
@@ -38,19 +43,22 @@ def paired_gain(
         return compare_paired(first, second, metric, RESAMPLES).difference
     if metric == "pearson":
         return _correlation_gain(ours, theirs)
-    labelled = metric == "macro_f1"
-    counted = (
-        label_counts([ours, theirs])
-        if labelled
-        else [count_per_text(trials, metric) for trials in (ours, theirs)]
-    )
-    first_counts, second_counts = counted
-    if len(first_counts) != len(second_counts) or not len(first_counts):
+    if metric == "macro_f1":
+        return _macro_f1_gain(ours, theirs, quality)
+    a, b = (count_per_text(trials, metric) for trials in (ours, theirs))
+    if len(a) != len(b) or not len(a):
         return None
-    statistic = macro_f1 if labelled else _ratio
-    if abs(float(statistic(first_counts.sum(0, keepdims=True))[0]) - quality) > SLACK:
+    if abs(float(_ratio(a.sum(0, keepdims=True))[0]) - quality) > SLACK:
         return None
-    return _difference(first_counts, second_counts, statistic)
+    rows, times = np.unique(np.hstack([a, b]), axis=0, return_counts=True)  # (P, columns of both)
+
+    def gaps(block: np.ndarray) -> np.ndarray:
+        mine, other = np.split(block.astype(float) @ rows, 2, axis=1)
+        difference: np.ndarray = _ratio(mine) - _ratio(other)
+        return difference
+
+    resampled = np.concatenate([gaps(block) for block in draw_resamples(times, RESAMPLES, 0)])
+    return percentile_interval(float(gaps(times[None])[0]), resampled, len(a))
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:
@@ -58,19 +66,38 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
     return safe_divide(sums[:, 0], sums[:, 1])
 
 
-def _difference(
-    a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
-) -> MetricValue:
-    """Return statistic(a) − statistic(b) from counts by text, with the interval of resamples."""
-    rows, times = np.unique(np.hstack([a, b]), axis=0, return_counts=True)  # (P, columns of both)
+def _macro_f1_gain(
+    ours: Sequence[Trial], theirs: Sequence[Trial], quality: float
+) -> MetricValue | None:
+    """Return the difference of the mean macro-F1 over seeds: that of mean counts is another."""
+    from scipy.sparse import csr_matrix
+
+    by_seed = [
+        [trial for trial in trials if trial.seed == seed]
+        for trials in (ours, theirs)
+        for seed in sorted({trial.seed for trial in trials})
+    ]
+    counts = [csr_matrix(table) for table in label_counts(by_seed)]  # (n, 2C) each
+    first = len({trial.seed for trial in ours})
+    n = counts[0].shape[0]
+    if not n or any(table.shape[0] != n for table in counts):
+        return None
+
+    def mean(block: np.ndarray, tables: "Sequence[csr_matrix]") -> np.ndarray:
+        scores: np.ndarray = np.mean([macro_f1(block @ table) for table in tables], axis=0)
+        return scores
+
+    whole = np.ones((1, n))
+    if abs(float(mean(whole, counts[:first])[0]) - quality) > SLACK:
+        return None
 
     def gaps(block: np.ndarray) -> np.ndarray:
-        mine, theirs = np.split(block.astype(float) @ rows, 2, axis=1)
-        difference: np.ndarray = statistic(mine) - statistic(theirs)
+        difference: np.ndarray = mean(block, counts[:first]) - mean(block, counts[first:])
         return difference
 
-    resampled = np.concatenate([gaps(block) for block in draw_resamples(times, RESAMPLES, 0)])
-    return percentile_interval(float(gaps(times[None])[0]), resampled, len(a))
+    draws = draw_resamples(np.ones(n, np.int64), MACRO_F1_RESAMPLES, 0)
+    resampled = np.concatenate([gaps(block.astype(float)) for block in draws])
+    return percentile_interval(float(gaps(whole)[0]), resampled, n)
 
 
 def _correlation_gain(ours: Sequence[Trial], theirs: Sequence[Trial]) -> MetricValue | None:

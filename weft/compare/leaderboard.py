@@ -1,8 +1,9 @@
 """Rows of the leaderboard: quality, significance, latency and size; and a recommendation."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from weft.compare.format import (
     METRIC_NAMES,
@@ -16,6 +17,7 @@ from weft.compare.format import (
     short_duration,
 )
 from weft.compare.trial import Result, Timing
+from weft.notebook import HtmlRepr
 from weft.run.collapse import describe_collapses
 
 TABLE_WIDTH = 100
@@ -30,7 +32,7 @@ SIMILAR_LATENCY_RATIO = 1.25  # latencies within this ratio count as equal
 
 
 @dataclass(frozen=True, repr=False)
-class Row:
+class Row(HtmlRepr):
     """One recipe over all its trials; without a quality, `error` has the reason."""
 
     recipe: str
@@ -66,7 +68,8 @@ class Row:
     completed: tuple[float, ...] = ()  # fraction of the epochs of each counted trial
     short: str = ""  # the reason, if no run finished in time
     baseline: bool = False  # the majority baseline, not a recipe
-    gain: float | None = None  # of an ensemble over the best recipe, with its paired 95 % interval
+    # Of an ensemble over the best recipe, or of balanced classes, with its paired 95 % interval.
+    gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     gain_over: str = ""  # that recipe
@@ -100,6 +103,14 @@ class Row:
     def to_json(self) -> dict[str, object]:
         """Return the row as stored in leaderboard.json."""
         return {**dataclasses.asdict(self), "status": self.status}
+
+
+class Leaderboard(list[Row], HtmlRepr):
+    """The rows of a comparison, best first; notebooks show them as a table."""
+
+    def __init__(self, rows: Iterable[Row] = (), folder: Path | None = None) -> None:
+        super().__init__(rows)
+        self.folder = folder  # with report.html and model/
 
 
 @dataclass(frozen=True)
@@ -245,22 +256,10 @@ def print_table(rows: Sequence[Row]) -> None:
         width=min(console.width, TABLE_WIDTH) if console.is_terminal else TABLE_WIDTH
     )
     recommendation = recommend(rows)
-    metric = next((row.metric for row in rows if row.metric), "quality")
     grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     grid.add_column("recipe", no_wrap=True)
     other = secondary_metric(rows)
-    writes = any(row.writes for row in rows)
-    second_header = [SHORT_NAMES.get(other, metric_name(other))] if other else []
-    headers = [
-        metric_name(metric),
-        "95 % interval",
-        *(() if writes else second_header),
-        "p",
-        "train",
-        "p50 ms",
-    ]
-    headers += [*second_header, "ms/token"] if writes else [] if other else ["p95 ms"]
-    for name in (*headers, "texts/s", "size", *(() if writes else ("memory",))):
+    for name in table_headers(rows, other):
         grid.add_column(name, justify="right", no_wrap=True)
     unranked = []
     for row in sort_rows(rows):
@@ -288,6 +287,25 @@ def print_table(rows: Sequence[Row]) -> None:
         console.print(Text(line, style="yellow"))
     if recommendation:
         console.print(Text(recommendation.text))
+
+
+def table_headers(rows: Sequence[Row], other: str = "") -> list[str]:
+    """Return the headers of the columns of `format_row`, without that of the recipe."""
+    metric = next((row.metric for row in rows if row.metric), "quality")
+    writes = any(row.writes for row in rows)
+    second = [SHORT_NAMES.get(other, metric_name(other))] if other else []
+    return [
+        metric_name(metric),
+        "95 % interval",
+        *(() if writes else second),
+        "p",
+        "train",
+        "p50 ms",
+        *([*second, "ms/token"] if writes else [] if other else ["p95 ms"]),
+        "texts/s",
+        "size",
+        *(() if writes else ("memory",)),
+    ]
 
 
 def format_row(row: Row, other: str = "") -> list[str]:
@@ -350,7 +368,7 @@ def build_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def describe_gain(row: Row) -> str:
-    """Describe the gain of an ensemble over the best recipe, with its paired interval."""
+    """Describe the gain over another recipe, with its paired interval."""
     low, value, high = (
         ("+" if (number or 0.0) >= 0 else "−") + format_metric(abs(number or 0.0), row.metric)
         for number in (row.gain_low, row.gain, row.gain_high)

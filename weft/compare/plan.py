@@ -33,13 +33,22 @@ class Plan:
         self.contents = content_digests(data, pretrained)
         self.trials: dict[str, list[Trial]] = {}
         self.errors: dict[str, str] = {}
+        self.bases: dict[str, Config] = {}
         metric = "" if "task.metrics" in settings else _shared_metric(bases)
         for name, base in bases.items():
             try:
-                base = _with_metric_first(base, metric) if metric else base
-                self.trials[name] = list(self._trials(name, base))
+                self.add(name, _with_metric_first(base, metric) if metric else base)
             except UserError as error:
                 self.errors[name] = str(error)
+
+    def add(self, name: str, base: Config) -> None:
+        """Add the trials of one more configuration."""
+        self.bases[name] = base
+        self.trials[name] = list(self._trials(name, base))
+
+    def all_trials(self) -> list[Trial]:
+        """Return the trials of all recipes."""
+        return [trial for trials in self.trials.values() for trial in trials]
 
     def _trials(self, recipe: str, base: Config) -> Iterator[Trial]:
         # A change to a part that a recipe lacks is meant for the other recipes.

@@ -1,7 +1,7 @@
 """Prepare the data of a comparison: its task, recipes, columns, split and statistics."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from weft.compare.detect_task import (
     detect_parallel_tasks,
     detect_tasks,
 )
-from weft.compare.plan import Plan, checkpoint_kind, uses_checkpoint
-from weft.compare.trial import RESULT, Result, SplitSpec
+from weft.compare.plan import checkpoint_kind, uses_checkpoint
+from weft.compare.trial import RESULT, Result, SplitSpec, Trial
 from weft.config import Config, Sections, Settings
 from weft.errors import UserError, unknown_name
-from weft.run.data import Data, example_source, read_mode, validate
+from weft.run.data import Data, example_source, find_task, read_mode, validate
 from weft.run.split import Splits, choose_holdout
 from weft.run.target_tokenizer import learn_space
 from weft.run.text_scores import TEXT_TASKS
@@ -26,7 +26,10 @@ from weft.run.train import infer_task_settings, resolve_config
 from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
 from weft.text.formats.parallel import resolve_files
+from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.read import GUESSED_HEADER
+
+COLUMN_SETTINGS = ("text", "text_pair", "label", "second", "format")
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def task_section(recipe: str, settings: Sections) -> Settings:
 
 def column_settings(data: Data) -> dict[str, str | int]:
     """Return the columns as settings, so that every trial reads the same ones."""
-    chosen = {f"data.{key}": getattr(data, key) for key in ("text", "text_pair", "label", "second")}
+    chosen = {f"data.{key}": getattr(data, key) for key in COLUMN_SETTINGS}
     return {key: value for key, value in chosen.items() if value != ""}
 
 
@@ -120,7 +123,25 @@ def find_tasks(data: Data) -> tuple[str, ...]:
     files = resolve_files(data.train, data.target)
     if len(files) > 1 and not data.target:
         return detect_parallel_tasks(files)
-    return ("seq2seq",) if len(files) > 1 else detect_tasks(example_source(data, data.train)())
+    if len(files) > 1:
+        return ("seq2seq",)
+    roles = _role_tasks(data)
+    if roles and data.format:
+        return roles
+    try:
+        return (*roles, *detect_tasks(example_source(data, data.train)()))
+    except UserError:
+        if not roles:
+            raise
+        return roles
+
+
+def _role_tasks(data: Data) -> tuple[str, ...]:
+    """Return the task of a file with a column of roles for each predicate, or none."""
+    named = data.format or data.text != "" or data.label != ""
+    wanted = find_task("srl").file_format
+    fits = data.format == wanted if named else semantic_format(data.train, wanted) == wanted
+    return ("srl",) if fits else ()
 
 
 def _header_note(data: Data) -> str:
@@ -172,10 +193,10 @@ def prepare_data(
     return ComparisonData(data, spec, splits, stats)
 
 
-def load_finished(plan: Plan, overwrite: bool) -> dict[Path, Result]:
+def load_finished(trials: Iterable[Trial], overwrite: bool) -> dict[Path, Result]:
     """Return cached results; errors in them are raised before training starts."""
     out = {}
-    for trial in (trial for each in plan.trials.values() for trial in each):
+    for trial in trials:
         if overwrite:
             (trial.folder / RESULT).unlink(missing_ok=True)
         elif result := trial.load_result():

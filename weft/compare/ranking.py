@@ -6,7 +6,7 @@ gets an unranked row with the reason.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,10 +32,12 @@ def rank(
     device: str,
     stats: DatasetStats,
     ensembles: Sequence[str] = (),
+    balanced: Mapping[str, str] = {},
 ) -> tuple[list[Row], TrialResults]:
     """Return one row per recipe, best first, and the trials behind the rows.
 
-    Of `names`, the `ensembles` get their gain over the best recipe.
+    Of `names`, the `ensembles` get their gain over the best recipe, those with `balanced` classes
+    over the recipe without.
     """
     by_recipe = {
         name: _drop_incomplete_seeds(scheduler.results.get(name, []), plan.split_spec.folds)
@@ -56,29 +58,32 @@ def rank(
         trials = {name: [trial for trial, _ in by_recipe[name]] for name in ranked}
         p_by_recipe = p_values(trials, ranked[0], rows[0].metric)
         rows = [dataclasses.replace(r, p=p_by_recipe.get(r.recipe)) for r in rows]
-    rows = _with_gains(rows, ensembles, by_recipe)
+    rows = _with_gains(rows, ensembles, balanced, by_recipe)
     if ranked and (baseline := build_majority_row(stats, by_recipe[ranked[0]], rows[0].metric)):
         rows = sort_rows([*rows, baseline])
     return rows, [pair for name in names if name in ranked for pair in by_recipe[name]]
 
 
 def _with_gains(
-    rows: list[Row], ensembles: Sequence[str], by_recipe: dict[str, TrialResults]
+    rows: list[Row],
+    ensembles: Sequence[str],
+    balanced: Mapping[str, str],
+    by_recipe: dict[str, TrialResults],
 ) -> list[Row]:
-    """Add the gain of each ensemble over the best recipe that is none."""
-    single = next((r for r in rows if r.status == "ranked" and r.recipe not in ensembles), None)
-    if single is None:
-        return rows
+    """Add the gain of each ensemble over the best recipe that is none, and that of balancing."""
+    ranked = [row.recipe for row in rows if row.status == "ranked"]
+    single = next((name for name in ranked if name not in ensembles), None)
+    over = dict.fromkeys(ensembles, single) | dict(balanced)
     out = []
     for row in rows:
-        if row.recipe in ensembles and row.status == "ranked" and row.quality is not None:
-            ours, theirs = ([t for t, _ in by_recipe[r.recipe]] for r in (row, single))
+        other = over.get(row.recipe)
+        if other in ranked and row.recipe in ranked and row.quality is not None:
+            ours, theirs = ([trial for trial, _ in by_recipe[name]] for name in (row.recipe, other))
             gain = paired_gain(ours, theirs, row.metric, row.quality)
             if gain is not None:
                 row = dataclasses.replace(
-                    row, gain=gain.value, gain_low=gain.low, gain_high=gain.high,
-                    gain_over=single.recipe,
-                )  # fmt: skip
+                    row, gain=gain.value, gain_low=gain.low, gain_high=gain.high, gain_over=other
+                )
         out.append(row)
     return out
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from weft.compare.budget import (
 )
 from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
 from weft.errors import UserError
-from weft.machine import available_cpus
+from weft.machine import available_cpus, python_command
+from weft.progress import open_bar, print_line
 from weft.registry import trusted_packages
-from weft.run.processes import python_command
 from weft.train.logger import PROGRESS_FILE
 
 ProgressCallback = Callable[[int, str], None]  # number of trials just settled, and a progress line
@@ -409,31 +408,26 @@ def _seconds(value: float) -> str:
 
 @contextlib.contextmanager
 def show_progress(total: int, quiet: bool) -> Iterator[ProgressCallback]:
-    """Show a progress bar on a terminal, otherwise one line per trial."""
+    """Show a progress bar on a terminal or in a notebook, otherwise one line per trial."""
     if quiet:
         yield lambda done, text: None
         return
-    if not sys.stderr.isatty():
+    bar = open_bar("trials", total)
+    if bar is None:
         so_far = [0]
 
-        def print_line(done: int, text: str) -> None:
+        def count_trial(done: int, text: str) -> None:
             so_far[0] += done
             if text:
-                print(f"[{so_far[0]}/{total}] {text}", file=sys.stderr, flush=True)
+                print_line(f"[{so_far[0]}/{total}] {text}")
 
-        yield print_line
+        yield count_trial
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from weft.terminal import Terminal
-
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
-        line = bar.add_task("trials", total=total)
+    with contextlib.closing(bar):
 
         def advance(done: int, text: str) -> None:
             if text:
-                bar.console.print(text, markup=False)
-            bar.advance(line, done)
+                bar.say(text)
+            bar.advance(done)
 
         yield advance

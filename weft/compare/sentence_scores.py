@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.metrics.squad import exact_match, token_f1
 from weft.metrics.structure.brackets import EQUIVALENT_LABELS, BracketedTree, BracketF1
 from weft.metrics.structure.dependencies import strip_subtype
+from weft.metrics.structure.roles import EXCLUDED, Argument, join_continuations
 from weft.tasks.annotation import Annotation
 from weft.text.annotation import constituents
 from weft.text.annotation.schemes import Span
@@ -28,7 +29,11 @@ UNITS = {
     "constituents": ("brackets", "bracket labels"),
     "nodes": ("nodes", "node labels"),
     "answer": ("answers", "question types"),
+    "frames": ("arguments", "roles"),
 }
+
+# Kinds that can have more labels than gold, so that F1 is their metric.
+SPURIOUS_KINDS = ("spans", "constituents", "frames")
 
 DRAWN_KINDS = ("arcs", "constituents", "nodes")  # drawn as SVG, the others as running text
 
@@ -43,10 +48,14 @@ METRIC_DESCRIPTIONS = {
     "as in SQuAD's script",
     "uas": "the fraction of words with the correct head",
     "constituents": "F1 of labelled brackets, as in evalb",
+    "frames": "F1 of the arguments of given predicates, as in srl-eval.pl of CoNLL-2005",
     "nodes": "the fraction of nodes with the correct label",
     "bleu": "n-gram overlap with the references for n from 1 to 4, from 0 to 100, as in sacrebleu",
     "chrf": "character n-gram overlap with the references, from 0 to 100",
-    "exact_match": "the fraction of outputs identical to a reference",
+    "exact_match": "the fraction of answers that are right as a whole: a text identical to a "
+    "reference, or an intent with all its slots",
+    "intent_accuracy": "the fraction of sentences with the correct intent",
+    "slot_f1": "span F1 of the slots: one counts if its label and both boundaries are correct",
     "rouge1": "unigram overlap with the references",
     "perplexity": "the effective number of words the model chooses between; lower is better",
     "root": "the fraction of sentences whose root has the correct label",
@@ -69,6 +78,8 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
         return _score_spans(predicted, gold)
     if predicted.kind == "answer":
         return _score_answer(predicted, gold)
+    if predicted.kind == "frames":
+        return _score_frames(predicted, gold)
     if predicted.kind in ("constituents", "nodes") and (
         predicted.tree is None or gold.tree is None
     ):
@@ -112,8 +123,13 @@ def ratio_terms(predicted: Annotation, gold: Annotation, metric: str = "") -> tu
         cells = zip(predicted.tags, gold.tags, gold.relations, strict=True)
         errors = [float(a) - float(b) for a, b, known in cells if known]
         return -sum(error**2 for error in errors), float(len(errors))
+    if gold.label and metric:
+        same_intent, same_slots = predicted.label == gold.label, {*predicted.spans} == {*gold.spans}
+        if metric in ("exact_match", "intent_accuracy"):
+            return float(same_intent and (same_slots or metric != "exact_match")), 1.0
+        predicted, gold = replace(predicted, label=""), replace(gold, label="")
     scored = score_sentence(predicted, gold)
-    if predicted.kind in ("spans", "constituents"):
+    if predicted.kind in SPURIOUS_KINDS:
         return 2.0 * len(scored.correct), float(len(scored.predicted) + len(scored.gold))
     return float(len(scored.correct)), float(len(scored.gold))
 
@@ -126,7 +142,9 @@ def label_names(structure: Annotation) -> list[str]:
         case "word-numbers":
             return [name for name in structure.relations if name]
         case "spans":
-            return [label for _, _, label in structure.spans]
+            return [*_intent_name(structure), *(label for _, _, label in structure.spans)]
+        case "frames":
+            return [one.label for _, one in _arguments(structure)]
         case "answer":
             return ["answer" if structure.words else "no answer"]
         case "arcs":
@@ -178,9 +196,51 @@ def _score_spans(predicted: Annotation, gold: Annotation) -> SentenceScores:
     for start, end, label in sorted(spans):
         if not any(a < end and start < b for a, b, _ in gold_spans):
             confusions.append((NO_LABEL, label))
+    intent, gold_intent = _intent_name(predicted), _intent_name(gold)
+    if gold_intent:
+        confusions.append((gold_intent[0], intent[0] if intent else NO_LABEL))
     return SentenceScores(
-        correct, [s[2] for s in sorted(spans)], [s[2] for s in sorted(gold_spans)], confusions
+        [*(gold_intent if intent == gold_intent else []), *correct],
+        [*intent, *(s[2] for s in sorted(spans))],
+        [*gold_intent, *(s[2] for s in sorted(gold_spans))],
+        confusions,
     )
+
+
+def _arguments(structure: Annotation) -> list[tuple[int, Argument]]:
+    """Return the arguments that count, each with the word of its predicate."""
+    return [
+        (word, one)
+        for word, _, roles in structure.frames
+        for one in join_continuations(Span(*role) for role in roles)
+        if one.label not in EXCLUDED
+    ]
+
+
+def _score_frames(predicted: Annotation, gold: Annotation) -> SentenceScores:
+    """Count arguments as srl-eval.pl does, and those of predicates that gold has not."""
+    ours, theirs = _arguments(predicted), _arguments(gold)
+    correct = [one.label for word, one in theirs if (word, one) in ours]
+    by_extent = {(word, one.parts): one.label for word, one in ours}
+    confusions = []
+    for word, one in theirs:
+        start, end = one.extent
+        near = any(w == word and o.extent[0] < end and start < o.extent[1] for w, o in ours)
+        missing = WRONG_BOUNDARIES if near else NO_LABEL
+        confusions.append((one.label, by_extent.get((word, one.parts), missing)))
+    gold_extents = [(word, one.extent) for word, one in theirs]
+    for word, one in ours:
+        start, end = one.extent
+        if not any(w == word and a < end and start < b for w, (a, b) in gold_extents):
+            confusions.append((NO_LABEL, one.label))
+    return SentenceScores(
+        correct, [one.label for _, one in ours], [one.label for _, one in theirs], confusions
+    )
+
+
+def _intent_name(structure: Annotation) -> list[str]:
+    """Return the label of the whole sentence, beside those of its spans, if it has one."""
+    return [f"intent {structure.label}"] if structure.label else []
 
 
 def _score_brackets(predicted: Tree, gold: Tree) -> SentenceScores:

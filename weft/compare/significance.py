@@ -52,13 +52,19 @@ def label_counts(runs: Sequence[Sequence[Trial]]) -> list[np.ndarray]:
 def _all_labels(trials: Mapping[str, Sequence[Trial]]) -> list[str]:
     """Return every label that occurs in gold or predictions, sorted."""
     labels = (
-        str(answer[side])
+        label
         for runs in trials.values()
         for trial in runs
         for answer in trial.read_predictions()
         for side in ("label", "value")
+        for label in _label_set(answer[side])
     )
     return sorted(set(labels))
+
+
+def _label_set(value: Any) -> list[str]:
+    """Return the labels of a text: one, or several."""
+    return [str(one) for one in (value if isinstance(value, (list, tuple)) else [value])]
 
 
 def _p_values_of_generation(
@@ -133,9 +139,12 @@ def answer_terms(answer: SavedAnswer, metric: str = "") -> tuple[float, float]:
 def _answer_label_counts(answer: SavedAnswer, label_ids: Mapping[str, int]) -> np.ndarray:
     """Return the (2C,) true positives, and predicted + gold, that one prediction adds."""
     out = np.zeros((2, len(label_ids)))
-    predicted, gold = label_ids[str(answer["value"])], label_ids[str(answer["label"])]
-    out[0, predicted] = predicted == gold
-    np.add.at(out[1], [predicted, gold], 1)
+    predicted, gold = (
+        {label_ids[label] for label in _label_set(answer[side])} for side in ("value", "label")
+    )
+    out[0, sorted(predicted & gold)] = 1
+    for ids in (predicted, gold):
+        out[1, sorted(ids)] += 1
     return out.reshape(-1)
 
 

@@ -12,10 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from weft.compare.sentence_scores import UNITS, label_names
 from weft.config import Config, from_sections
 from weft.errors import UserError
-from weft.metrics.value import lower_is_better
+from weft.metrics.bootstrap import bootstrap_interval
+from weft.metrics.calibration import risk_coverage
+from weft.metrics.value import MetricValue, lower_is_better
 from weft.protocols import ReadMode, Saved
 from weft.run.collapse import loss_never_decreased, not_above_baseline
 from weft.run.context import RunRecord
@@ -46,6 +50,7 @@ TRIAL_FILES = (
     RESULT,
     ERROR,
 )  # any of them marks a trial folder
+COVERAGE_RESAMPLES = 200  # of a figure whose interval is not ranked by
 DATA_SPLITS = ("train", "dev", "test")
 COLLAPSE_FRACTION = 0.99  # of predictions that are the same: a collapsed run
 # A run stopped by the time limit before this fraction of its epochs is not ranked.
@@ -242,11 +247,14 @@ class Trial:
         metric = outcome.predictor.config["train"]["metric"] or task.metric
         dev = outcome.figures.get("dev", {}).get(metric)
         model = self.folder / "model"
+        figures = {n: dataclasses.asdict(f) for n, f in outcome.figures["test"].items()}
+        if task.has_confidence:
+            figures["coverage_at_95"] = dataclasses.asdict(self._coverage_at(0.95))
         result = Result(
             digest=self.digest,
             metric=metric,
             higher_is_better=not lower_is_better(metric),
-            figures={n: dataclasses.asdict(f) for n, f in outcome.figures["test"].items()},
+            figures=figures,
             dev=None if dev is None else dev.value,
             seconds=record["seconds"],
             memory_bytes=host_memory() + record["device_bytes"],
@@ -262,6 +270,18 @@ class Trial:
         # Last, and atomically: a trial is finished only when everything else is on disk.
         write_text(self.folder / RESULT, json.dumps(dataclasses.asdict(result), indent=1) + "\n")
         return result
+
+    def _coverage_at(self, accuracy: float) -> MetricValue:
+        """Return the fraction of test texts, most confident first, answered at an accuracy."""
+        rows = [
+            (row["score"], _same(row["value"], row["label"])) for row in self.read_predictions()
+        ]
+        scores, right = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+
+        def coverage(scores: np.ndarray, right: np.ndarray) -> float:
+            return risk_coverage(scores, right > 0).coverage_at(accuracy)
+
+        return bootstrap_interval(coverage, scores, right, resamples=COVERAGE_RESAMPLES)
 
     def _collapse_note(self, task: AnyTask, value: float, record: RunRecord) -> str:
         """Return why a complete run learned nothing, else ""; shortened runs are not checked."""
@@ -349,6 +369,14 @@ def build_input(row: SavedAnswer) -> str | Example:
         return str(row["text"])
     gold = Annotation.from_json(row["gold"])
     return Example(row["text"], words=gold.words, places=gold.places, tree=gold.tree)
+
+
+def _same(value: object, label: object) -> bool:
+    """Return True if a prediction is right: one label, or the same set of labels."""
+    if isinstance(value, list):
+        labels = label if isinstance(label, list) else [label]
+        return sorted(map(str, value)) == sorted(map(str, labels))
+    return str(value) == str(label)
 
 
 def _same_answer_note(answers: Iterator[SavedAnswer]) -> str:

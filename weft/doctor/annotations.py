@@ -11,10 +11,10 @@ from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats.conllu_sentence import EMPTY_CELL
 
 TAGS, RELATIONS, TYPES, NODES = "tags", "relations", "types", "node labels"
-QUESTIONS, ROLES = "kinds of questions", "roles"
+QUESTIONS, ROLES, INTENTS = "kinds of questions", "roles", "intents"
 NOUNS = {
     TAGS: "tag", RELATIONS: "relation", TYPES: "type", NODES: "node label",
-    QUESTIONS: "kind of question", ROLES: "role",
+    QUESTIONS: "kind of question", ROLES: "role", INTENTS: "intent",
 }  # fmt: skip
 _IGNORED_COLUMNS = ("lemma", "deps", "misc")  # columns in which duplicates may differ
 _SPAN_TAG = re.compile(r"[BILUES]-\S+")
@@ -35,6 +35,7 @@ def collect_annotations(example: Example) -> dict[str, list[str]]:
             counts = {TYPES: [span.label for span in repair_spans(main)]}
         else:
             counts = {TAGS: [tag for tag in main if tag != EMPTY_CELL]}
+        counts |= {INTENTS: [label.label]} if label.label else {}
         relations = label.columns.get("deprel", ()) if label.main != "deprel" else ()
         return counts | (
             {RELATIONS: [r for r in relations if r != EMPTY_CELL]} if relations else {}
@@ -80,7 +81,8 @@ def annotation_hash(example: Example) -> int | None:
     if isinstance(label, CharSpans):
         return hash(label.spans)
     if isinstance(label, WordAnnotations):
-        return hash(tuple(v for name, v in label.columns.items() if name not in _IGNORED_COLUMNS))
+        columns = tuple(v for name, v in label.columns.items() if name not in _IGNORED_COLUMNS)
+        return hash((columns, label.label))
     return None
 
 
@@ -102,6 +104,8 @@ def describe_difference(one: Example, other: Example) -> str:
     if isinstance(mine, WordAnnotations) and isinstance(yours, WordAnnotations):
         if len(one.words) != len(other.words):
             return f"{len(one.words)} words / {len(other.words)} words"
+        if mine.label != yours.label:
+            return f"intent {mine.label or 'missing'} / {yours.label or 'missing'}"
         for name, column in mine.columns.items():
             theirs = yours.columns.get(name, column)
             for index, (a, b) in enumerate(zip(column, theirs, strict=False)):

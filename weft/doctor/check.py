@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from weft.doctor.checks.duplicates import DuplicateIndex
 from weft.doctor.diagnose import diagnose, remove_fix_hints
 from weft.doctor.finding import Diagnosis
-from weft.doctor.formats.files import PARALLEL, Files, holds_labels, open_files
+from weft.doctor.formats.files import PARALLEL, SPLIT_NAMES, Files, holds_labels, open_files
 from weft.doctor.survey import Survey, survey_sources
 from weft.errors import UserError
+from weft.progress import counting, silent
 from weft.registry import check_types
 from weft.text.formats.recognise import SEMANTIC_FORMATS
 from weft.text.read import Columns
+from weft.text.tables.table import PathOrTable, list_sources, name_sources
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Examination:
 
 @check_types
 def check(
-    files: str | Sequence[str],
+    files: PathOrTable | Sequence[PathOrTable],
     *,
     text: str | int = "",
     other: str | int = "",
@@ -36,14 +38,25 @@ def check(
     format: str = "",
     max_words: int = 512,
     near: bool = True,
+    quiet: bool = False,
 ) -> Diagnosis:
     """Find faults in labelled texts, pairs, tagged words, spans and trees.
 
-    Two files are train and test, three train, dev and test. Columns are names or positions.
+    Two files are train and test, three train, dev and test. Columns are names or positions. The
+    diagnosis has findings, worst first: each with a count, its first places and the fix. Texts of
+    more than `max_words` words are counted; `near` looks for near-duplicates.
+
+    Examples:
+        >>> diagnosis = weft.check(["train.tsv", "test.tsv"])
+        >>> diagnosis.worst
+        'warning'
+        >>> print(diagnosis.findings[0].title, diagnosis.findings[0].fix)
     """
-    listed = [files] if isinstance(files, str) else list(files)
+    sources = list_sources(files)
+    listed = name_sources(sources, SPLIT_NAMES.get(len(sources), ()))
     opened = open_for_check(listed, text, other, label, target, task, format, max_words)
-    return examine_files(opened, task, max_words, near).diagnosis
+    with counting("texts", silent if quiet else None) as count:
+        return examine_files(opened, task, max_words, near, on_progress=count).diagnosis
 
 
 def open_for_check(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from weft.doctor.annotations import NOUNS
-from weft.doctor.checks import duplicates, labels, rows, sentence_pairs, targets
+from weft.doctor.checks import duplicates, hierarchy, labels, rows, sentence_pairs, targets
 from weft.doctor.finding import (
     MAX_SHOWN_PLACES,
     Diagnosis,
@@ -69,6 +69,7 @@ def diagnose(
     pending: list[PendingFinding] = [*duplicates.check_duplicates(duplicate_index)]
     try:
         pending.extend(labels.check_labels(survey))
+        pending.extend(hierarchy.check_hierarchy(survey))
         pending.extend(labels.check_annotations(survey))
     except MissingLibrary as error:
         findings.append(_skipped_check(error))

@@ -1,10 +1,12 @@
 """The diagnosis of a dataset: findings with places and advice, and statistics."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from weft.jsonio import JsonObject
+from weft.notebook import HtmlRepr
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -32,8 +34,8 @@ class Place:
     sketch: SentenceSketch | None = None
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(HtmlRepr):
     """A kind of fault, its count, its first places, and how to fix it."""
 
     kind: str
@@ -42,6 +44,9 @@ class Finding:
     count: int
     places: tuple[Place, ...]
     fix: str
+
+    def __repr__(self) -> str:
+        return f"Finding({self.level}: {self.title})"
 
 
 @dataclass
@@ -72,8 +77,8 @@ class TargetLengths:
     histogram: Histogram
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(HtmlRepr):
     """All findings and statistics of a set of files."""
 
     files: dict[str, str]  # by split
@@ -87,6 +92,12 @@ class Diagnosis:
     targets: TargetLengths | None = None  # if labels are target texts
     # By side, then by split: words, distinct words, and the fraction absent from the first split.
     words: dict[str, dict[str, tuple[int, int, float]]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{split} {count:,} rows" for split, count in self.rows.items())
+        counts = Counter(finding.level for finding in self.findings)
+        found = ", ".join(pluralise(counts[level], level) for level in LEVELS if counts[level])
+        return f"Diagnosis({rows}: {found or 'no problems found'})"
 
     @property
     def worst(self) -> Level | None:

@@ -15,12 +15,13 @@ from weft.doctor.checks.duplicates import NO_ROW, DuplicateIndex
 from weft.doctor.checks.encoding import clean_text
 from weft.doctor.checks.label_variants import CERTAIN_KINDS, find_variants
 from weft.doctor.checks.labels import count_labels, find_slips
-from weft.doctor.formats.files import Files
+from weft.doctor.formats import column_files
+from weft.doctor.formats.files import Files, tagged_rows
 from weft.doctor.formats.structured import STRUCTURED_FORMATS, find_faults, tagging_schemes
 from weft.doctor.survey import NO_LABEL, Split, Survey
 from weft.errors import UserError
 from weft.storage import atomic_jsonl
-from weft.text.example import Example, Label
+from weft.text.example import Example, Label, WordAnnotations
 from weft.text.formats.recognise import FORMAT_BY_ENDING
 from weft.text.formats.squad import write_squad
 from weft.text.line_source import strip_compression
@@ -249,6 +250,12 @@ def _repeated_rows(
     return repeated
 
 
+def _repair_tags(label: WordAnnotations, scheme: str) -> WordAnnotations:
+    """Return the tags of a row of tokens as conlleval reads them, if they mark spans."""
+    tags = fix_lines.correct_tags(list(label.columns[label.main]), scheme, scheme, {})
+    return replace(label, columns={**label.columns, label.main: tuple(tags)})
+
+
 def _clean_rows(
     split: Split,
     drops: dict[int, str],
@@ -257,8 +264,9 @@ def _clean_rows(
     note: Note,
     one_line: bool,
 ) -> Iterator[Example]:
+    scheme = column_files.scheme_of(tagged_rows(split.source))
     for number, example in enumerate(split.source(), split.start):
-        text = clean_text(example.text)
+        text = clean_text(example.text) if not example.words else example.text
         if one_line:
             text = " ".join(text.split())
         reason = "dropped: empty text" if not text else drops.get(number)
@@ -268,7 +276,13 @@ def _clean_rows(
         if text != example.text:
             note(example, "text cleaned", example.text, text)
         label = _correct_label(example.label, corrections)
-        if label != example.label:
+        if isinstance(label, WordAnnotations):
+            repaired = _repair_tags(label, scheme)
+            if repaired != label:
+                before, after = (one.columns[one.main] for one in (label, repaired))
+                note(example, "tags repaired", before, after)
+            label = repaired
+        elif label != example.label:
             note(example, "label corrected", example.label, label)
         if number in disputed:
             note(example, "left: the same text has another label elsewhere", label, label)

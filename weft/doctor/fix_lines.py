@@ -154,7 +154,7 @@ def _column_edits(
             text = " ".join(sentence.words)
             yield Edit(first, sentence.lines[-1], drops[row], sentence.id, text, None, path)
             continue
-        corrected = _correct_tags(sentence.tags, file_scheme, scheme, corrections)
+        corrected = correct_tags(sentence.tags, file_scheme, scheme, corrections)
         for number, tag, new in zip(sentence.lines, sentence.tags, corrected, strict=True):
             if tag != new:
                 what = "tag repaired" if file_scheme else "tag corrected"
@@ -175,9 +175,10 @@ def _replace_tag(line: str, sentence: TaggedSentence, tag: str) -> str:
     return "".join(parts)
 
 
-def _correct_tags(
+def correct_tags(
     tags: list[str], file_scheme: str, scheme: str, corrections: Corrections
 ) -> list[str]:
+    """Return the tags of a sentence, repaired as conlleval reads them, in a scheme."""
     if not file_scheme:
         return [corrections.get(TAGS, {}).get(tag, tag) for tag in tags]
     if not all(map(is_tag, tags)):

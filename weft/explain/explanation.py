@@ -9,12 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from weft.errors import UserError, near_miss
+from weft.notebook import HtmlRepr
 from weft.predict.predictor import Predictor
 from weft.tasks.regress import VectorScale
 from weft.tasks.task import Answer
 
 NUMBER_TARGET = "number"  # the target of a model that answers with one
 
+SHOWN_WORDS = 3  # in a repr
 WordProbs = list[list[tuple[str, float]]]  # of each word what is said, then the rest by chance
 
 
@@ -59,8 +61,8 @@ class ExplainedWord:
         return {**out, "value": self.predicted, "chances": [list(c) for c in self.probs], **right}
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(HtmlRepr):
     """The words of one text that the model read, weighed by one method for one target."""
 
     text: str
@@ -72,6 +74,12 @@ class Explanation:
         None  # what is explained, where it is not the answer about the whole text
     )
     second: int = 0  # where the second of two texts begins in the text
+
+    def __repr__(self) -> str:
+        best = (
+            f"{self.text[w.start : w.end]} {w.weight:+.3g}" for w in self.strongest(SHOWN_WORDS)
+        )
+        return f"Explanation({self.target} by {self.method}: {', '.join(best) or 'no words'})"
 
     @property
     def sure(self) -> float:
@@ -96,6 +104,10 @@ class Explanation:
             **({"at": self.at.to_json()} if self.at else {}),
             **({"blanks": self.answer.blanks} if self.answer.blanks else {}),
         }
+
+
+class Explanations(list[Explanation], HtmlRepr):
+    """The explanations of several texts; notebooks show one under the other."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +160,9 @@ def make_target(predictor: Predictor, name: str | None, answer: Answer) -> Targe
             )
         return Target(NUMBER_TARGET, 0, 1, True)
     if name is None:
-        index = int(np.argmax(answer.scores))
+        # A threshold may have decided for the less probable of two labels.
+        decided = answer.value if predictor.space.positive else ""
+        index = labels.index(decided) if decided else int(np.argmax(answer.scores))
     elif name in labels:
         index = labels.index(name)
     else:

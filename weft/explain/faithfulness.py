@@ -96,6 +96,14 @@ def summarise_curves(method: str, curves: np.ndarray, seed: int = 0) -> Faithful
     )
 
 
+def choose_format(results: Sequence[Faithfulness]) -> str:
+    """Return the number format of a table of results.
+
+    Tokens of language models are so improbable that three decimals would show nothing.
+    """
+    return ".3f" if max(one.aopc.value for one in results) >= 0.01 else ".2g"
+
+
 def _aopc(deletion: np.ndarray) -> np.ndarray:
     """(n, F) -> (n,) the mean fall from the whole text, over the shares that remove something."""
     return (deletion[:, :1] - deletion[:, 1:]).mean(1)

@@ -207,8 +207,9 @@ def repeat_rows(x: Padded, times: int) -> Padded:
     """The rows of a batch again and again, to be given new contents."""
     parents = None if x.parents is None else x.parents.repeat(times, 1)
     second = None if x.second is None else x.second.repeat(times)
+    marks = None if x.marks is None else x.marks.repeat(times, 1, 1)
     data = x.data[:1].expand(times * len(x), *x.data.shape[1:])
-    return Padded(data, x.lengths.repeat(times), (), parents, second)
+    return Padded(data, x.lengths.repeat(times), (), parents, second, marks=marks)
 
 
 def _quadrature(steps: int) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 from weft.errors import UserError, unknown_name
 from weft.explain import occlusion
-from weft.explain.explanation import Explanation, Target, WordWeight, make_target
+from weft.explain.explanation import Explanation, Explanations, Target, WordWeight, make_target
 from weft.explain.words import mark_separator, sum_by_word, token_offsets, word_spans
 from weft.predict.classic import ClassicEngine
 from weft.predict.predictor import Input, Predictor
@@ -86,7 +86,7 @@ def explain(
     method: str = "",
     target: str | None = None,
     steps: int = 50,
-) -> list[Explanation]:
+) -> Explanations:
     """Weigh the words of each text: how much they support the answer, or `target`.
 
     `steps` is the number of points on the path of integrated gradients. Words that the model
@@ -106,16 +106,17 @@ def explain(
     answers = predictor(texts)
     targets = [make_target(predictor, target, answer) for answer in answers]
     if predictor.engine.members:
-        return _explain_ensemble(predictor, texts, answers, targets, method, steps)
+        joined = _explain_ensemble(predictor, texts, answers, targets, method, steps)
+        return Explanations(joined)
     if predictor.pairs:
         examples = [one for one in predictor.prepare_inputs(texts) if isinstance(one, Example)]
-        return _explain_pairs(predictor, examples, answers, targets, method, steps)
+        return Explanations(_explain_pairs(predictor, examples, answers, targets, method, steps))
     plain = [one.text if isinstance(one, Example) else str(one) for one in texts]
     words = _attribute(predictor, plain, targets, method, steps) if plain else []
-    return [
+    return Explanations(
         Explanation(text, answer, aim.name, method, weights)
         for text, answer, aim, weights in zip(plain, answers, targets, words, strict=True)
-    ]
+    )
 
 
 def _explain_ensemble(

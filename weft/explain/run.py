@@ -1,6 +1,6 @@
 """Some texts explained by several methods, and the methods compared: what the verb shows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ class ExplainRun:
     """One list of explanations a method, in the order of the texts, and how faithful it is."""
 
     examples: Sequence[Example]
-    explanations: dict[str, list[Explanation]]  # the method to show first comes first; "" is none
+    explanations: Mapping[
+        str, list[Explanation]
+    ]  # the method to show first comes first; "" is none
     faithfulness: dict[str, Faithfulness]
     probs: Sequence[WordProbs] = ()  # of every word of each text, where words are answered
     gold: Sequence[Annotation | None] = ()  # and what is right, where that is known
@@ -158,10 +160,14 @@ def _explain_targets(
         for example, one in zip(examples, requests, strict=True)
     ]
     written: Sequence[GenerationTrace] = ()
-    if target_task(predictor) == "language":
+    if target_task(predictor) == "language" and not all(one.answer.blanks for one in requests):
+        from weft.explain.generation import GenerationTrace as Trace
         from weft.explain.generation import trace_scoring
 
-        written = [trace_scoring(predictor, example.text) for example in examples]
+        written = [
+            Trace(()) if one.answer.blanks else trace_scoring(predictor, example.text)
+            for example, one in zip(examples, requests, strict=True)
+        ]
     return ExplainRun(examples, explained, faithful, gold=gold, written=written)
 
 

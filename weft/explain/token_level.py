@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from weft.decode.heads.roles import RoleOutput
 from weft.errors import UserError, near_miss, unknown_name
 from weft.explain.ensemble import EnsembleWordTarget
 from weft.explain.explanation import (
@@ -26,6 +27,7 @@ from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
 from weft.explain.perturb import hidden_curves, occlude, sample_shapley
 from weft.explain.targets.bracket import bracket_probs
 from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
+from weft.explain.targets.role import role_logits, sense_logits
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.classic import ClassicEngine
 from weft.predict.ensemble import EnsembleEngine
@@ -34,16 +36,19 @@ from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.regress_words import WordScale
+from weft.tasks.semantics.srl import VERB, RoleSpace
 from weft.tasks.tag import Tag
 from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.annotation.constituents import tree_to_spans
+from weft.text.annotation.frames import Frames
 from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
 
 NO_CONSTITUENT = "no constituent"  # the choice of a span without a bracket
+NO_ROLE, PREDICATE, NO_PREDICATE = "no role", "predicate", "no predicate"
 MAX_LISTED_WORDS = 40  # words of a sentence that a message lists
 
 
@@ -93,16 +98,20 @@ def make_request(
     if word and _is_tree(answer):
         raise UserError(f"This model labels whole trees; there is no word {word} to choose.")
     requested = _column_choices(predictor, example, answer, column, word)
+    if word and requested.wanted.what == "intent":
+        raise UserError(f"The intent is of the whole sentence; there is no word {word} to choose.")
     known = requested.probs or _word_probs(predictor, example, requested)
     sure = [dict(each)[name] for each, name in zip(known, requested.predicted, strict=True)]
     place = int(np.argmax(sure) if requested.wanted.what == "number" else np.argmin(sure))
     if requested.spans:
         wanted = replace(requested.wanted, span=requested.spans[place])
+        if requested.predicates:
+            wanted = replace(wanted, predicate=requested.predicates[place])
         step = wanted.span[0]
     else:
         wanted = requested.wanted
         place = step = find_word(example, word) if word else place
-        if wanted.what == "label":
+        if wanted.what in ("label", "intent"):
             place, step = int(np.argmin(sure)), -1
     here = _make_spot(predictor, example, step, wanted)
     names = [requested.names[i] for i in here.choices]
@@ -137,11 +146,14 @@ def _explained_word(
     wanted: TargetSpec,
     known: WordProbs,
 ) -> ExplainedWord:
-    bracket = wanted.span if wanted.what == "bracket" else None
+    bracket = wanted.span if wanted.has_span else None
     words = example.words[slice(*bracket)] if bracket else example.words[step : step + 1]
     name = " ".join(words) if bracket or step >= 0 else "the whole text"
+    column = requested.column
+    if wanted.what == "role":
+        column = f"role of '{example.words[wanted.predicate]}'"
     return ExplainedWord(
-        -1 if bracket else step, name, requested.column, requested.predicted[place],
+        -1 if bracket else step, name, column, requested.predicted[place],
         tuple(known[place]), requested.gold[place] if requested.gold else "",
         text_and_offsets(example)[1][step][0] if step >= 0 and not bracket else -1, bracket,
     )  # fmt: skip
@@ -214,7 +226,8 @@ def text_and_offsets(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
 
 def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None:
     """Return the gold annotation if the example has one for every word."""
-    if not isinstance(example.label, (WordAnnotations, CharSpans)) and example.tree is None:
+    annotated = isinstance(example.label, (WordAnnotations, CharSpans, Frames))
+    if not annotated and example.tree is None:
         return None
     try:
         right = predictor.task.gold(example, predictor.space)
@@ -232,7 +245,9 @@ def _preprocess(predictor: Predictor, one: str | Example) -> Example:
         parser = predictor.engine.parser
         if example.tree is None and parser is not None:
             (example,) = add_parses([example], parser)
-    known = example.tree is not None or isinstance(example.label, (WordAnnotations, CharSpans))
+    known = example.tree is not None or isinstance(
+        example.label, (WordAnnotations, CharSpans, Frames)
+    )
     return predictor.task.prepare(example, SkipCounter()) if known else example
 
 
@@ -263,8 +278,9 @@ class _ColumnChoices:
     names: Sequence[str]
     predicted: Sequence[str]
     gold: Sequence[str]
-    spans: Sequence[tuple[int, int]] = ()  # of brackets, in place of words
+    spans: Sequence[tuple[int, int]] = ()  # of brackets or arguments, in place of words
     probs: WordProbs | None = None  # of each of them
+    predicates: Sequence[int] = ()  # of roles and senses: the word of the predicate of each
 
 
 def _tag_space(predictor: Predictor) -> TagSpace:
@@ -283,9 +299,12 @@ def _column_choices(
             raise unknown_name("column", column, (NUMBER_TARGET,), "this model")
         numbers = [NUMBER_TARGET] * len(predicted.words)
         return _ColumnChoices(NUMBER_TARGET, TargetSpec("number"), (NUMBER_TARGET,), numbers, ())
+    if isinstance(predictor.space, RoleSpace):
+        return _role_choices(predictor, example, predicted, right, column, word)
     space = _tag_space(predictor)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
-    known = known[:1] if predicted.kind == "spans" else known  # nothing else is in the answer
+    if predicted.kind == "spans" and not predicted.label:
+        known = known[:1]  # nothing else is in the answer
     if column and column not in known:
         raise unknown_name("column", column, known, "this model")
     name = column or known[0]
@@ -294,6 +313,11 @@ def _column_choices(
         ours, theirs = ([names[h] for h in s.heads] if s else [] for s in (predicted, right))
         return _ColumnChoices(name, TargetSpec("head"), names, ours, theirs)
     k = space.names.index(name)
+    if predicted.label and k == 1:
+        intents = [right.label] if right else []
+        return _ColumnChoices(
+            name, TargetSpec("intent"), space.entries[1], [predicted.label], intents
+        )
     if predicted.kind == "nodes":
         top = right.tree.label if right and right.tree else ""
         return _ColumnChoices(name, TargetSpec("label"), space.entries[0], [answer.value], [top])
@@ -321,7 +345,9 @@ def _bracket_choices(
     assert predicted.tree is not None
     names = (*_tag_space(predictor).entries[0], NO_CONSTITUENT)
     ours = {(s.start, s.end): s.label for s in tree_to_spans(predicted.tree)}
-    spans = [_find_bracket(example, word, list(ours))] if word else list(ours)
+    spans = list(ours)
+    if word:
+        spans = [_find_span(example, word, spans, "bracket of the tree")]
     spans = spans or [(0, len(example.words))]  # a tree without a bracket: explain that
     gold: list[str] = []
     if right is not None and right.tree is not None:
@@ -331,6 +357,113 @@ def _bracket_choices(
     labels = [ours.get(span, NO_CONSTITUENT) for span in spans]
     probs = [sort_choices(names, share, label) for share, label in zip(shares, labels, strict=True)]
     return _ColumnChoices("constituent", TargetSpec("bracket"), names, labels, gold, spans, probs)
+
+
+@torch.no_grad()
+def _role_choices(
+    predictor: Predictor,
+    example: Example,
+    predicted: Annotation,
+    right: Annotation | None,
+    column: str,
+    word: str,
+) -> _ColumnChoices:
+    """The arguments of all predicates with their roles, senses, or which words are predicates.
+
+    Without an argument, predicates are explained, and how a word is one.
+    """
+    known = ("role", "sense", PREDICATE)
+    if column and column not in known:
+        raise unknown_name("column", column, known, "this model")
+    has_roles = any(len(roles) > 1 for _, _, roles in predicted.frames)
+    name = column or ("role" if has_roles else PREDICATE)
+    if name == PREDICATE or (name == "sense" and not predicted.frames):
+        ours, theirs = (_predicate_labels(one) if one else [] for one in (predicted, right))
+        return _ColumnChoices(
+            PREDICATE, TargetSpec("predicate"), (PREDICATE, NO_PREDICATE), ours, theirs
+        )
+    output = _role_output(predictor, example)
+    if name == "sense":
+        return _sense_choices(predictor, example, output, predicted, right, word)
+    return _argument_choices(predictor, example, output, predicted, right, word)
+
+
+def _predicate_labels(annotation: Annotation) -> list[str]:
+    words = {word for word, _, _ in annotation.frames}
+    return [PREDICATE if i in words else NO_PREDICATE for i in range(len(annotation.words))]
+
+
+def _argument_choices(
+    predictor: Predictor,
+    example: Example,
+    output: RoleOutput,
+    predicted: Annotation,
+    right: Annotation | None,
+    word: str,
+) -> _ColumnChoices:
+    """The predicted arguments, or those that `word` names, with their roles."""
+    assert isinstance(predictor.space, RoleSpace)
+    names = (*predictor.space.roles, NO_ROLE)
+    ours, theirs = (
+        {(predicate, (i, j)): role for predicate, _, roles in one.frames for role, i, j in roles}
+        if one
+        else {}
+        for one in (predicted, right)
+    )
+    chosen = [key for key, role in ours.items() if role != VERB]
+    if not chosen:
+        raise UserError("This sentence has no argument to explain. Pass --column predicate.")
+    if word:
+        span = _find_span(example, word, [span for _, span in chosen], "argument")
+        predicates = dict.fromkeys(predicate for predicate, own in chosen if own == span)
+        chosen = [(p, span) for p in predicates or {predicted.frames[0][0]: None}]
+    labels = [ours.get(key, NO_ROLE) for key in chosen]
+    probs = []
+    for (predicate, span), label in zip(chosen, labels, strict=True):
+        shares = role_logits(output, predicate, *span)[0].softmax(0).tolist()
+        probs.append(sort_choices(names, shares, label))
+    gold = [theirs.get(key, NO_ROLE) for key in chosen] if right else []
+    return _ColumnChoices(
+        "role", TargetSpec("role"), names, labels, gold, [span for _, span in chosen], probs,
+        [predicate for predicate, _ in chosen],
+    )  # fmt: skip
+
+
+def _sense_choices(
+    predictor: Predictor,
+    example: Example,
+    output: RoleOutput,
+    predicted: Annotation,
+    right: Annotation | None,
+    word: str,
+) -> _ColumnChoices:
+    """The sense of one predicate: the one that `word` names, or the first with several."""
+    assert isinstance(predictor.space, RoleSpace)
+    frames = {predicate: sense for predicate, sense, _ in predicted.frames}
+    senses = {predicate: sense_logits(output, predicate) for predicate in frames}
+    several = [predicate for predicate, (_, numbers) in senses.items() if len(numbers) > 1]
+    place = find_word(example, word) if word else next(iter(several), -1)
+    if place not in several:
+        where = f"'{example.words[place]}' has" if place in frames else "This sentence has"
+        raise UserError(
+            f"{where} no predicate with a choice of senses to explain. Pass --column role."
+        )
+    scores, numbers = senses[place]
+    names = [predictor.space.inventory.senses[number] for number in numbers]
+    probs = [sort_choices(names, scores[0].softmax(0).tolist(), frames[place])]
+    gold = [s for w, s, _ in right.frames if w == place] if right else []
+    return _ColumnChoices(
+        "sense", TargetSpec("sense"), names, [frames[place]], gold, [(place, place + 1)], probs,
+        [place],
+    )  # fmt: skip
+
+
+def _role_output(predictor: Predictor, example: Example) -> RoleOutput:
+    engine = cast(NeuralEngine, predictor.engine)
+    ((_, source),) = engine.batches([example])  # type: ignore[list-item]
+    output = engine.model(source)
+    assert isinstance(output, RoleOutput)
+    return output
 
 
 def _span_probs(
@@ -346,8 +479,10 @@ def _span_probs(
         return np.array(bracket_probs(engine.model(source), list(spans)))
 
 
-def _find_bracket(example: Example, word: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The words of a bracket that is named as FROM-TO, or the smallest one around a word."""
+def _find_span(
+    example: Example, word: str, spans: Sequence[tuple[int, int]], what: str
+) -> tuple[int, int]:
+    """The words of a span that is named as FROM-TO, or the smallest one around a word."""
     first, dash, last = word.partition("-")
     start, end = parse_integer(first) or 0, parse_integer(last) or 0
     if dash and 1 <= start <= end <= len(example.words):
@@ -355,7 +490,7 @@ def _find_bracket(example: Example, word: str, spans: Sequence[tuple[int, int]])
     at = find_word(example, word)
     around = [span for span in spans if span[0] <= at < span[1]]
     if not around:
-        raise UserError(f"No bracket of the tree holds word {at + 1}. Name one as FROM-TO.")
+        raise UserError(f"No {what} holds word {at + 1}. Name one as FROM-TO.")
     return min(around, key=lambda span: span[1] - span[0])
 
 
@@ -423,6 +558,7 @@ def _find_choice(target: str, names: Sequence[str]) -> str:
 
 
 def _describe_word(example: Example, step: int, wanted: TargetSpec) -> str:
-    if wanted.what == "bracket":
-        return f"the bracket {wanted.span[0] + 1}-{wanted.span[1]}"
+    if wanted.has_span:
+        what = {"role": "argument", "sense": "predicate"}.get(wanted.what, wanted.what)
+        return f"the {what} {wanted.span[0] + 1}-{wanted.span[1]}"
     return f"word {step + 1}, '{example.words[step]}'" if step >= 0 else "the root"

@@ -16,7 +16,9 @@ from weft.batch.indexer import Row
 from weft.decode.heads.biaffine import IGNORED
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.crf_dp import accumulation_dtype
+from weft.decode.heads.intent_slots import IntentSlotOutput
 from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput, RecursiveOutput
+from weft.decode.heads.roles import RoleOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
 from weft.decode.heads.word_numbers import NumberOutput
@@ -32,6 +34,7 @@ from weft.explain.gradients import (
     word_table,
 )
 from weft.explain.targets.bracket import FORBIDDEN_SCORE, bracket_logits
+from weft.explain.targets.role import predicate_logits, role_logits, sense_logits
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
 from weft.text.example import Example
@@ -43,6 +46,8 @@ WordOutput = (  # of a head that labels words or spans of them
     | TreeNodeOutput
     | ConstituencyOutput
     | RecursiveOutput
+    | RoleOutput
+    | IntentSlotOutput
 )
 
 
@@ -50,13 +55,24 @@ WordOutput = (  # of a head that labels words or spans of them
 class TargetSpec:
     """The explained choice: a tag of one column, a head, a relation, a label of a node or span.
 
+    An intent is of the whole sentence, so it is the same at every step.
+
     A number has no choice: the number itself is explained, and stands where probabilities do.
     """
 
-    what: Literal["tag", "number", "head", "relation", "label", "bracket"]
+    what: Literal[
+        "tag", "number", "head", "relation", "label", "bracket", "role", "sense", "predicate",
+        "intent",
+    ]  # fmt: skip
     column: int = 0  # of tags
     heads: tuple[int, ...] = ()  # of relations: the head of each word, 0 the root
-    span: tuple[int, int] = (0, 0)  # of a bracket: its words, from and up to
+    span: tuple[int, int] = (0, 0)  # of a bracket, argument or predicate: words from and up to
+    predicate: int = 0  # of a role or a sense: the word of its predicate
+
+    @property
+    def has_span(self) -> bool:
+        """True if `span` says what is explained, and not the step."""
+        return self.what in ("bracket", "role", "sense")
 
 
 @dataclass(frozen=True)
@@ -149,13 +165,13 @@ class WordTarget:
     def attention(self) -> np.ndarray:
         """(W,) how much of the step's state came from each word, by attention rollout.
 
-        Of a bracket, the mean over the words in it.
+        Of a bracket or an argument, the mean over its words; of an intent, over all.
         """
         model, encoder = self.model, self.model.encoder
         weights = torch.zeros(self.source.data.shape[1], device=self.source.data.device)
-        start, end = (
-            self.wanted.span if self.wanted.what == "bracket" else (self.step, self.step + 1)
-        )
+        start, end = self.wanted.span if self.wanted.has_span else (self.step, self.step + 1)
+        if self.wanted.what == "intent":
+            start, end = 0, len(weights)
         weights[start:end] = 1 / (end - start)
         with torch.inference_mode():
             if encoder.has_attention:
@@ -210,6 +226,14 @@ def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
         return output.numbers.data[:, step, None].float()
     if isinstance(output, (ConstituencyOutput, RecursiveOutput)) and wanted.what == "bracket":
         return bracket_logits(output, *wanted.span)
+    if isinstance(output, RoleOutput) and wanted.what == "role":
+        return role_logits(output, wanted.predicate, *wanted.span)
+    if isinstance(output, RoleOutput) and wanted.what == "sense":
+        return sense_logits(output, wanted.predicate)[0]
+    if isinstance(output, RoleOutput):
+        return predicate_logits(output)[:, step]
+    if isinstance(output, IntentSlotOutput) and wanted.what == "intent":
+        return output.intents.float()
     if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs[:, step].float()
     if isinstance(output, DependencyOutput) and wanted.what == "relation":
@@ -227,6 +251,10 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
         return output.labels.data.float().softmax(2)
     if isinstance(output, NumberOutput):
         return output.numbers.data[:, :, None].float()
+    if isinstance(output, RoleOutput):
+        return predicate_logits(output).softmax(2)
+    if isinstance(output, IntentSlotOutput) and wanted.what == "intent":
+        return output.intent_probs()[:, None]
     if isinstance(output, DependencyOutput) and wanted.what == "head":
         return output.arcs.arcs.float().softmax(2)
     if isinstance(output, DependencyOutput) and wanted.what == "relation":
@@ -238,7 +266,7 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
 
 
 def _tag_scores(
-    output: TagOutput | DependencyOutput | ConstituencyOutput | RecursiveOutput,
+    output: TagOutput | DependencyOutput | ConstituencyOutput | RecursiveOutput | IntentSlotOutput,
 ) -> TagOutput:
     tags = output if isinstance(output, TagOutput) else output.tags
     assert tags is not None
@@ -279,4 +307,7 @@ def _select_row(source: Padded, b: int) -> Padded:
     length = int(source.lengths[b])
     pieces = tuple(p[b : b + 1, :length] for p in source.subtokens)
     parents = None if source.parents is None else source.parents[b : b + 1, :length]
-    return Padded(source.data[b : b + 1, :length], source.lengths[b : b + 1], pieces, parents)
+    marks = None if source.marks is None else source.marks[b : b + 1, :length]
+    return Padded(
+        source.data[b : b + 1, :length], source.lengths[b : b + 1], pieces, parents, marks=marks
+    )

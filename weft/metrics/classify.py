@@ -4,13 +4,15 @@ R resamples   P distinct outcomes   C labels   n examples
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.metrics.bootstrap import bootstrap_statistics, safe_divide
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 
+Statistic = Callable[[np.ndarray], np.ndarray]  # of counts (R, P), one value a resample
 UNSEEN = -1  # gold index of a label that the model never saw in training
 
 
@@ -24,15 +26,21 @@ class ClassScores:
     support: int
 
 
-class ClassificationMetric:
+class ClassificationMetric(MetricRepr):
     """One label a text, as a confusion count.
 
     Macro-F1 is the plain mean over the classes that occur in gold or prediction. Gold labels the
     model never saw (index -1) are wrong whatever is predicted and together form one class of F1 0.
+
+    With a class `out_of_scope`, the accuracy of the texts in scope and the recall and precision of
+    that class are measured, too (Larson et al. 2019); with a class `positive`, its precision,
+    recall and F1.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(
+        self, size: int, out_of_scope: int | None = None, positive: int | None = None
+    ) -> None:
+        self.size, self.out_of_scope, self.positive = size, out_of_scope, positive
         self.cells: Counter[tuple[int, int]] = Counter()  # (gold, predicted) -> examples
 
     def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
@@ -93,19 +101,35 @@ class ClassificationMetric:
             right = block[:, gold == predicted].sum(1)
             return _matthews(right, prediction, true)
 
-        statistics = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
+        statistics: dict[str, Statistic] = {
+            "accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews,
+        }  # fmt: skip
+        if self.out_of_scope is not None:
+            outside = (gold == self.out_of_scope, predicted == self.out_of_scope)
+            statistics |= _out_of_scope_statistics(gold == predicted, *outside)
+        if self.positive is not None:
+            true, found = gold == self.positive, predicted == self.positive
+
+            def f1(block: np.ndarray) -> np.ndarray:
+                total = block[:, true].sum(1) + block[:, found].sum(1)
+                return safe_divide(2 * block[:, true & found].sum(1), total)
+
+            statistics |= {
+                "precision": _fraction(true, found), "recall": _fraction(found, true), "f1": f1,
+            }  # fmt: skip
         return bootstrap_statistics(statistics, counts, resamples, seed, level)
 
 
-class MultiLabelMetric:
+class MultiLabelMetric(MetricRepr):
     """Several labels a text, as counts of distinct (gold, predicted) pairs of 0/1 rows.
 
     Accuracy is exact match of the whole set. Micro-F1 pools every label decision; macro-F1 is the
-    plain mean over the labels that occur in gold or prediction.
+    plain mean over the labels that occur in gold or prediction. With `pooled`, the precision and
+    recall of all label decisions are measured, too.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, pooled: bool = False) -> None:
+        self.size, self.pooled = size, pooled
         self.rows: Counter[bytes] = Counter()  # gold row then predicted row, packed -> examples
 
     def add(self, predicted: np.ndarray, gold: np.ndarray) -> None:
@@ -149,7 +173,14 @@ class MultiLabelMetric:
             weights = block.astype(float)  # (R, P)
             return _macro_f1(weights @ right_, weights @ predicted_, weights @ true_)
 
-        statistics = {"micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy}
+        def pool(whole: np.ndarray) -> Statistic:
+            return lambda block: safe_divide(block @ right_.sum(1), block @ whole.sum(1))
+
+        statistics: dict[str, Statistic] = {
+            "micro_f1": micro_f1, "macro_f1": macro_f1, "accuracy": accuracy,
+        }  # fmt: skip
+        if self.pooled:
+            statistics |= {"micro_precision": pool(predicted_), "micro_recall": pool(true_)}
         return bootstrap_statistics(statistics, counts, resamples, seed, level)
 
     def _unpack(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -160,6 +191,22 @@ class MultiLabelMetric:
         bits = np.unpackbits(packed, axis=1, count=2 * self.size).astype(bool)
         counts = np.array([self.rows[key] for key in keys], dtype=np.int64)
         return bits[:, : self.size], bits[:, self.size :], counts
+
+
+def _out_of_scope_statistics(
+    right: np.ndarray, outside: np.ndarray, rejected: np.ndarray
+) -> dict[str, Statistic]:
+    """Return statistics of counts (R, P): accuracy in scope, recall and precision out of it."""
+    return {
+        "in_scope_accuracy": _fraction(right, ~outside),
+        "out_of_scope_recall": _fraction(rejected, outside),
+        "out_of_scope_precision": _fraction(outside, rejected),
+    }
+
+
+def _fraction(hits: np.ndarray, among: np.ndarray) -> Statistic:
+    """Return the fraction of hits among some outcomes, of counts (R, P)."""
+    return lambda block: safe_divide(block[:, hits & among].sum(1), block[:, among].sum(1))
 
 
 def _macro_f1(right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:

@@ -12,10 +12,10 @@ import numpy as np
 from weft.errors import UserError, unknown_name
 from weft.metrics.bootstrap import draw_resamples, percentile_interval
 from weft.metrics.sentence_counts import Statistic
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 
 
-class SentenceMetric:
+class SentenceMetric(MetricRepr):
     """K numbers a sentence; every figure is a statistic of their sums, and so is its interval.
 
     Unlike `SentenceCounts` the rows may be fractions and keep their order. What is measured

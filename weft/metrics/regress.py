@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.metrics.bootstrap import draw_resamples, percentile_interval
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 
 NAMES = ("pearson", "spearman", "mse")
 
 
-class RegressionMetric:
+class RegressionMetric(MetricRepr):
     """Pearson, Spearman (ties share their mean rank) and mean squared error.
 
     A correlation that does not exist, because one side is constant, is 0. `unit` is what a step of
@@ -94,7 +94,7 @@ class GroupedRegressionMetric(RegressionMetric):
         }
 
 
-class VectorRegressionMetric:
+class VectorRegressionMetric(MetricRepr):
     """The metrics of RegressionMetric for each dimension of vectors, and their averages first.
 
     `units` are those of the dimensions. Dimensions are counted from 1: `pearson_1`, `mse_2`.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from weft.notebook import HtmlRepr
+
 # The only list of metrics that improve as they fall; training, tuning and comparing all read it.
 _LOWER_IS_BETTER = frozenset((
     *("mse", "next_loss", "crossing"),
@@ -34,6 +36,15 @@ class MetricValue:
 
     def to_json(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+
+
+class MetricRepr(HtmlRepr):
+    """The repr of a metric: its values, without intervals, and the number of examples."""
+
+    def __repr__(self: "Metric") -> str:
+        values = self.compute(resamples=0) if self.n else {}
+        shown = ", ".join(f"{name} {one.value:.4f}" for name, one in values.items())
+        return f"{type(self).__name__}({shown or 'nothing counted'}; n={self.n})"
 
 
 class Metric(Protocol):

@@ -180,7 +180,7 @@ class EnsembleEngine(Engine):
         """Copy or write every member into the folder."""
         for i, member in enumerate(self.members):
             target = folder / MEMBERS / str(i)
-            if self.folders:
+            if self.folders and self.folders[i].is_dir():
                 shutil.copytree(self.folders[i], target)
             else:
                 member.save(target)
@@ -273,8 +273,8 @@ def describe_difference(space: LabelSpace, first: LabelSpace) -> str:
             )
     if isinstance(space, VectorScale) and space.size != first.size:
         return f"it predicts {space.size} numbers, the other {first.size}"
-    ignored = {"entries", "names", "tokenizer", "threshold", "scale"}
-    ignored |= {"mean", "means", "deviation", "deviations"}
+    ignored = {"entries", "names", "tokenizer", "threshold", "scale", "confidence", "rejection"}
+    ignored |= {"reached", "mean", "means", "deviation", "deviations"}
     for key in (*mine, *others):
         if key not in ignored and mine.get(key) != others.get(key):
             return f"its {key} is {mine.get(key)!r}, the other's {others.get(key)!r}"

@@ -11,12 +11,15 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.metrics import Metric
+from weft.metrics.selective import SelectiveMetric
+from weft.predict.confidence import ConfidenceRules
 from weft.predict.output import EngineOutput
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
 from weft.registry import check_types
 from weft.tasks.language import LMMetric
 from weft.tasks.task import Answer
+from weft.text.annotation.frames import Frames
 from weft.text.example import (
     UNKNOWN_WORDS,
     Example,
@@ -24,7 +27,18 @@ from weft.text.example import (
     Label,
     SkipCounter,
     WordAnnotations,
+    sentence_label,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredExamples:
+    """A chunk of examples that can be measured, with their gold answers and scores."""
+
+    examples: list[Example]
+    gold: np.ndarray | list[Any]
+    output: EngineOutput | None  # None without examples
+    rows: int  # read, including skipped ones
 
 
 @check_types
@@ -37,45 +51,96 @@ def evaluate(
     predictions: IO[str] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
     on_example: Callable[[Example, Answer], None] | None = None,
+    abstain_at: float | None = None,
 ) -> Metric:
     """Answer every example and return the metrics; `predictions` gets one JSON line per example.
 
-    `on_example` is called with every example that was measured and its answer.
+    `compute()` of the result gives each metric by name, with its value, its 95 % interval and n.
+    With `on_bad_row="skip"`, rows that cannot be measured are left out and counted in `tally`.
+    `watch` is called with the number of rows done since its last call, `on_example` with every
+    example that was measured and its answer. With `abstain_at`, the metrics also say how many texts
+    are answered under this promise of accuracy, and how many of those correctly; see `Predictor`.
+    The other metrics, and `on_example`, are about the answers to all texts.
     """
     tally = SkipCounter() if tally is None else tally
     examples = _check_examples(examples)
-    task, space = predictor.task, predictor.space
-    if task.read_mode != "labelled":
+    rules = ConfidenceRules.of(predictor, abstain_at)
+    if predictor.task.read_mode != "labelled":
         return _evaluate_lm(predictor, examples, predictions, watch, on_example)
-    metric = task.build_metric(space)
+    scored = score_examples(predictor, examples, on_bad_row, tally)
+    return evaluate_scored(predictor, scored, tally, predictions, watch, on_example, rules)
+
+
+def score_examples(
+    predictor: Predictor, examples: Iterable[Example], on_bad_row: str, tally: SkipCounter
+) -> Iterator[ScoredExamples]:
+    """Yield labelled examples in chunks with their scores; rows that are bad are skipped."""
+    task = predictor.task
     stream = task.group_references(examples)
-    rows = 0
-    while chunk := list(islice(stream, chunk_size(space))):
+    while chunk := list(islice(stream, chunk_size(predictor.space))):
         kept, targets = _read_targets(predictor, chunk, on_bad_row, tally)
-        if kept:
-            whole = predictor.pairs or predictor.engine.input_kind in ("trees", "vectors")
-            inputs = [e if whole or e.words or e.fields else e.text for e in kept]
-            output = predictor.engine.predict(inputs)
-            gold: np.ndarray | list[Any]
-            gold = targets if isinstance(output.scores, list) else np.array(targets)
-            if task.has_references:
-                gold = [task.find_reference(example) for example in kept]
-            metric.add(task.predict_targets(output.scores, space), gold)
+        if not kept:
+            yield ScoredExamples([], [], None, len(chunk))
+            continue
+        whole = predictor.pairs or predictor.engine.input_kind in ("trees", "vectors")
+        inputs = [e if whole or e.words or e.fields else e.text for e in kept]
+        output = predictor.engine.predict(inputs)
+        gold: np.ndarray | list[Any]
+        gold = targets if isinstance(output.scores, list) else np.array(targets)
+        if task.has_references:
+            gold = [task.find_reference(example) for example in kept]
+        yield ScoredExamples(kept, gold, output, len(chunk))
+
+
+def evaluate_scored(
+    predictor: Predictor,
+    scored: Iterable[ScoredExamples],
+    tally: SkipCounter,
+    predictions: IO[str] | None = None,
+    watch: Callable[[int], None] = lambda rows: None,
+    on_example: Callable[[Example, Answer], None] | None = None,
+    rules: ConfidenceRules | None = None,
+) -> Metric:
+    """Return the metrics of examples that have their scores; see `evaluate`."""
+    task, space = predictor.task, predictor.space
+    metric = task.build_metric(space)
+    if rules is not None:
+        metric = SelectiveMetric(metric)
+    rows = 0
+    for chunk in scored:
+        rows += chunk.rows
+        if chunk.output is not None:
+            kept, output = chunk.examples, chunk.output
+            predicted = task.predict_targets(output.scores, space)
+            metric.add(predicted, chunk.gold)
             _count_truncated(kept, output, tally)
-            answers = task.answers(output.scores, space) if predictions or on_example else []
+            wanted = predictions or on_example or rules
+            answers = task.answers(output.scores, space) if wanted else []
             if on_example is not None:
                 for example, answer in zip(kept, answers, strict=True):
                     on_example(example, answer)
+            if rules is not None:
+                assert isinstance(metric, SelectiveMetric)
+                answers = [rules.apply(answer) for answer in answers]
+                metric.add_answered(
+                    np.array([not answer.abstained for answer in answers]),
+                    _are_right(np.asarray(predicted), np.asarray(chunk.gold)),
+                )
             if predictions is not None:
                 for example, answer, coverage in zip(kept, answers, output.coverage, strict=True):
                     row = _prediction_json(predictor, example, answer)
                     row["coverage"] = float(coverage)
                     predictions.write(json.dumps(row, ensure_ascii=False) + "\n")
-        rows += len(chunk)
-        watch(len(chunk))
+        watch(chunk.rows)
     if not rows:
         raise UserError("There are no examples to measure on.")
     return metric
+
+
+def _are_right(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Return which answers (n,) are right, labels or whole rows of zeros and ones."""
+    same: np.ndarray = predicted == gold if gold.ndim == 1 else (predicted == (gold > 0)).all(1)
+    return same
 
 
 def _read_targets(
@@ -113,7 +178,11 @@ def _count_truncated(examples: Sequence[Example], output: EngineOutput, tally: S
 
 def _prediction_json(predictor: Predictor, example: Example, answer: Answer) -> dict[str, object]:
     """Return a line of predictions.jsonl."""
-    row = {"text": example.text, "label": label_json(example.label), **answer_json(answer)}
+    label = example.label if answer.structure is not None else sentence_label(example.label)
+    row = {"text": example.text, "label": label_json(label), **answer_json(answer)}
+    before = predictor.task.uncalibrated_score(answer, predictor.space)
+    if before is not None:
+        row["uncalibrated"] = before
     if predictor.pairs:
         row["other"] = example.other
     if answer.structure is not None:
@@ -182,7 +251,9 @@ def _evaluate_backward(predictor: Predictor, metric: Metric, examples: list[Exam
 
 
 def label_json(label: Label) -> object:
-    """Return a label as JSON: the columns of words, the texts of answers."""
+    """Return a label as JSON: the columns of words, the texts of answers, predicates."""
+    if isinstance(label, Frames):
+        return [dataclasses.asdict(one) for one in label.predicates]
     if isinstance(label, GoldAnswers):
         return list(label.texts)
     return label.columns if isinstance(label, WordAnnotations) else label
@@ -191,6 +262,12 @@ def label_json(label: Label) -> object:
 def answer_json(answer: Answer) -> dict[str, object]:
     """Return an answer as `predict --json` prints it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
+    if answer.abstained is not None:
+        out["abstained"] = answer.abstained
+    if answer.label_set is not None:
+        out["label_set"] = list(answer.label_set)
+    if answer.path:
+        out["path"] = [{"label": node, "probability": prob} for node, prob in answer.path]
     if answer.blanks:
         out["blanks"] = [[list(word) for word in words] for words in answer.blanks]
     if answer.parts:

@@ -119,7 +119,12 @@ def _answers_agree(now: object, value: object, before: np.ndarray, space: "Label
         if space.threshold is None:
             return False
         return bool((np.abs(before - space.threshold) <= TOLERANCE).any())
+    if space.positive and space.threshold is not None:
+        cuts = (space.threshold, 1 - space.threshold)  # of either class
+        return any(bool((np.abs(before - cut) <= TOLERANCE).any()) for cut in cuts)
     top = np.sort(before)[-2:]
+    if abs(before.max(initial=0.0) - space.rejection) <= TOLERANCE:
+        return True
     return len(top) == 2 and bool(top[1] - top[0] <= 2 * TOLERANCE)
 
 

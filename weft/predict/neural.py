@@ -185,7 +185,10 @@ class NeuralEngine(Engine):
             offsets = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
             source = inputs[row.text]
             fields = source.fields if isinstance(source, Example) else ()
-            decoded[row.text].append(Decoded(table, probs, row.words, offsets, row.tree, fields))
+            whole_columns = self.model.head.sentence_columns
+            decoded[row.text].append(
+                Decoded(table, probs, row.words, offsets, row.tree, fields, whole_columns)
+            )
         whole = [join_parts(parts) for parts in decoded]
         weights = [() if one.tree is not None else word_weights(one) for one in whole]
         coverage, read = _coverage(rows.rows, len(whole))
@@ -599,6 +602,7 @@ def make_indexer(
         tokenizer, model.subtoken_embedders, most, policy, traits.needs_full_sentence, cuts,
         traits.extended_vocab_start, traits.frame, traits.subwords, overlap, model.reads_ids,
         0 if traits.is_lm or traits.is_mlm else characters,
+        model.head.mark_words if model.head.num_marks else None,
     )  # fmt: skip
 
 

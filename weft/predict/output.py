@@ -39,8 +39,13 @@ def plain_texts(inputs: Sequence[EngineInput]) -> list[str]:
 
 
 def word_weights(decoded: Decoded) -> tuple[TokenWeight, ...]:
-    """Return the offsets of the words, each with the lowest probability of its labels."""
-    if not decoded.places:
+    """Return the offsets of the words, each with the lowest probability of its labels.
+
+    Probabilities that are not of words, one by one, give none; nor does a label of the whole
+    sentence, which the table repeats.
+    """
+    if not decoded.places or decoded.probs.ndim < 2:
         return ()
-    probs = decoded.probs.min(1).tolist()
+    width = decoded.probs.shape[1] - decoded.sentence_columns
+    probs = decoded.probs[:, :width].min(1).tolist()
     return tuple((*span, prob) for span, prob in zip(decoded.places, probs, strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 from weft import config as configuration
 from weft import jsonio, registry
 from weft.errors import UserError, near_miss
+from weft.predict.confidence import ConfidenceRules
 from weft.predict.golden import (
     GOLDEN,
     MAX_GOLDEN_CHARACTERS,
@@ -20,11 +21,12 @@ from weft.predict.golden import (
     replay_golden,
 )
 from weft.predict.members import SECTION
+from weft.predict.model_card import architecture_name, write_card
 from weft.predict.output import EngineInput, plain_texts
 from weft.protocols import ClassicModel, Engine, LabelSpace, Saved, Section
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_text
 from weft.tasks.annotation import Annotation
-from weft.tasks.task import Answer, AnyTask, build_task
+from weft.tasks.task import Answer, Answers, AnyTask, build_task
 from weft.text.example import Example
 from weft.text.formats.features import not_text_error
 from weft.text.formats.recognise import is_matrix_file
@@ -44,37 +46,54 @@ class Predictor:
         self.engine, self.task, self.space, self.config = engine, task, space, config
 
     def __repr__(self) -> str:
-        config = self.config
-        encoder = "+".join(
-            configuration.section_kinds(config.get("encoder", config.get("decoder", {})))
-        )
-        kind = config.get("classic", {}).get("kind", encoder)
-        if SECTION in config:
-            kind = f"ensemble of {len(config[SECTION]['weights'])}"
+        kind = architecture_name(self.config)
         labels = self.class_labels
         shown = ", ".join(labels[:MAX_LABELS_SHOWN]) + (
             ", …" if len(labels) > MAX_LABELS_SHOWN else ""
         )
         message = f", labels: {shown}" if labels else ""
         count = f"{self.parameters:,} parameters"
-        return f"Predictor({config['task']['kind']}, {kind}{message}; {count})"
+        return f"Predictor({self.config['task']['kind']}, {kind}{message}; {count})"
 
-    def __call__(self, texts: str | Iterable[Input], *, parts: bool = False) -> list[Answer]:
+    def __call__(
+        self,
+        texts: str | Iterable[Input],
+        *,
+        parts: bool = False,
+        abstain_at: float | None = None,
+        label_sets: float | None = None,
+    ) -> Answers:
         """Return an Answer for each text; with `parts`, also token weights if there are any.
 
         A model of answer spans then gives the probability of every start and end.
 
         A model of text pairs takes pairs: [("A dog runs.", "A dog sleeps.")].
+
+        A classifier that should `abstain_at` an accuracy of 0.95 answers only texts above a
+        confidence that keeps this promise with 95 % probability; of the others, `abstained` is True
+        and the value None. With `label_sets` of 0.9, each answer has a `label_set`, and 90 % of
+        such sets contain the right label. Dev texts decide both; a promise that they do not support
+        is a UserError.
         """
         _check_list(texts)
-        return list(self.stream(texts, parts=parts))
+        inputs = texts if isinstance(texts, Sequence) else list(texts)
+        answers = self.stream(inputs, parts=parts, abstain_at=abstain_at, label_sets=label_sets)
+        return Answers(answers, inputs)
 
-    def stream(self, texts: Iterable[Input], *, parts: bool = False) -> Iterator[Answer]:
+    def stream(
+        self,
+        texts: Iterable[Input],
+        *,
+        parts: bool = False,
+        abstain_at: float | None = None,
+        label_sets: float | None = None,
+    ) -> Iterator[Answer]:
         """Yield answers in order, chunk by chunk, for inputs that do not fit in memory.
 
         A model that labels words labels the words of an Example, if it has words.
         """
         _check_list(texts)
+        rules = ConfidenceRules.of(self, abstain_at, label_sets)
         stream = iter(texts)
         done = 0
         while chunk := list(islice(stream, chunk_size(self.space))):
@@ -86,7 +105,7 @@ class Predictor:
             output = self.engine.predict(inputs, parts=parts)
             for i, answer in enumerate(self.task.answers(output.scores, self.space)):
                 yield dataclasses.replace(
-                    answer,
+                    answer if rules is None else rules.apply(answer),
                     parts=tuple(output.parts[i] if output.parts else answer.parts),
                     coverage=float(output.coverage[i]),
                     structure=_with_text(answer.structure, examples[i]),
@@ -179,6 +198,7 @@ class Predictor:
         write_text(folder / GOLDEN, "".join(lines), errors=ESCAPE_SURROGATES)
         about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
         _write_json(folder / "model.json", about)
+        write_card(folder)
 
 
 def _model_json(folder: str | Path) -> registry.Source:

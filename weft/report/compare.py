@@ -7,16 +7,17 @@ import dataclasses
 import functools
 import inspect
 import json
-import sys
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 from weft import config as configuration
 from weft import registry
+from weft.compare.balancing import add_balanced, uneven_note
 from weft.compare.budget import Clock
 from weft.compare.ensembles import add_ensembles
-from weft.compare.leaderboard import Row, print_table, recommend
+from weft.compare.leaderboard import Leaderboard, Row, print_table, recommend, sort_rows
 from weft.compare.plan import Plan, build_command, with_checkpoint
 from weft.compare.prepare import (
     ComparisonData,
@@ -33,10 +34,12 @@ from weft.compare.prepare import (
 )
 from weft.compare.ranking import rank
 from weft.compare.scheduler import TrialScheduler, build_worker_pool, show_progress
-from weft.compare.trial import Result, Trial
+from weft.compare.trial import RESULT, Result, Trial
 from weft.compare.write_test_split import write_test_split
 from weft.config import Sections
 from weft.errors import UserError
+from weft.predict.model_card import Comparison, write_card
+from weft.progress import print_line
 from weft.report.analysis.disagreements import find_disagreements
 from weft.report.analysis.generation_samples import collect_samples
 from weft.report.analysis.model_analysis import analyse_model
@@ -44,6 +47,10 @@ from weft.report.pages.compare import ComparisonPage, render
 from weft.run.data import choose_columns, example_source
 from weft.storage import copy_folder, lock_folder, write_text
 from weft.text.formats.parallel import resolve_files
+from weft.text.location import HUB_PREFIX, TableName, is_table
+from weft.text.tables.spool import DATA_FOLDER, spool_table
+from weft.text.tables.table import PathOrTable, list_sources, name_sources
+from weft.train.class_balance import UNEVEN_METRIC
 from weft.train.gradients.verdict import GradientHealth
 
 if TYPE_CHECKING:
@@ -54,21 +61,32 @@ __all__ = ["Row", "compare", "default_output", "print_summary", "print_table"]
 P = ParamSpec("P")
 
 
-def _one_at_a_time(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
-    """Allow one comparison at a time per folder."""
+def _one_at_a_time(run: Callable[P, Leaderboard]) -> Callable[P, Leaderboard]:
+    """Allow one comparison at a time per folder; store data from memory in it."""
 
     @functools.wraps(run)
-    def compare(*args: P.args, **options: P.kwargs) -> list[Row]:
-        arguments = inspect.signature(run).bind(*args, **options).arguments
-        files = arguments["files"]
-        if isinstance(files, str) or not files:
+    def compare(*args: P.args, **options: P.kwargs) -> Leaderboard:
+        bound = inspect.signature(run).bind(*args, **options)
+        arguments = bound.arguments
+        files = name_sources(list_sources(arguments["files"]), ("train", "test"))
+        if not files:
             return run(*args, **options)  # which raises the error
-        with lock_folder(
-            Path(arguments.get("output") or default_output(files[0])), "comparing"
-        ) as note:
+        folder = Path(arguments.get("output") or default_output(files[0]))
+        with lock_folder(folder, "comparing") as note:
             if note:
-                print(f"note: {note}", file=sys.stderr, flush=True)
-            return run(*args, **options)
+                print_line(f"note: {note}")
+            finished = next((folder / "trials").glob(f"*/{RESULT}"), None) is not None
+            files += name_sources([arguments.get("dev", "")], ("dev",))
+            *arguments["files"], arguments["dev"] = [
+                spool_table(
+                    file,
+                    folder / DATA_FOLDER,
+                    overwrite=arguments.get("overwrite", False) or not finished,
+                )
+                for file in files
+            ]
+            arguments["output"] = folder
+            return run(*bound.args, **bound.kwargs)
 
     return compare
 
@@ -77,10 +95,10 @@ def _one_at_a_time(run: Callable[P, list[Row]]) -> Callable[P, list[Row]]:
 @registry.with_trust(lambda files: lambda name: "")
 @_one_at_a_time
 def compare(
-    files: str | Sequence[str],
+    files: PathOrTable | Sequence[PathOrTable],
     output: str | Path = "",
     *,
-    dev: str = "",
+    dev: PathOrTable = "",
     task: str = "",
     recipes: Sequence[str] | None = None,
     pretrained: str = "",
@@ -95,7 +113,7 @@ def compare(
     overwrite: bool = False,
     quiet: bool = False,
     trust: Sequence[str] = (),
-) -> list[Row]:
+) -> Leaderboard:
     """Train every recipe with every seed, and write leaderboard.json, report.html and model/.
 
     Trials run in separate processes. Finished trials are not repeated; a recipe that fails
@@ -103,11 +121,12 @@ def compare(
     that do not fit are listed at the end as "not enough time". With `pretrained`, recipes that
     start from a checkpoint of that kind are compared too. Parts from outside Weft are imported
     only from packages in `trust`. `metric`, such as `macro_f1`, ranks the recipes and controls
-    early stopping; the default is the task's main metric. With `ensemble`, the seeds of the best
-    recipe and the best recipes are also ranked as ensembles.
+    early stopping; the default is the task's main metric. If classes are uneven, it is macro-F1,
+    and the two best recipes are also trained with balanced classes. With `ensemble`, the seeds of
+    the best recipe and the best recipes are also ranked as ensembles.
     """
     clock = Clock(minutes)
-    files = [files] if isinstance(files, str) else list(files)
+    files, dev = name_sources(list_sources(files), ("train", "test")), os.fspath(dev)
     seeds = seeds or (1 if folds else 3)
     _check_options(files, dev, seeds, folds, minutes)
     paths = dict(zip(("data.train", "data.test"), files, strict=False)) | {"data.dev": dev}
@@ -124,9 +143,18 @@ def compare(
     bases = {name: with_checkpoint(name, pretrained) for name in names}
     output = make_folder(Path(output or default_output(files[0])))
     if hint and not quiet:
-        print(hint, file=sys.stderr, flush=True)
+        print_line(hint)
     settings |= infer_task(data, settings, bases[names[0]])
     dataset = prepare_data(data, settings, folds, output, bases[names[0]], hint)
+    uneven = "" if settings.get("train.balance") else uneven_note(dataset.stats)
+    if uneven and not metric and "train.metric" not in settings:
+        settings["train.metric"] = UNEVEN_METRIC
+        notes = (*dataset.stats.notes, uneven)
+        dataset = dataclasses.replace(
+            dataset, stats=dataclasses.replace(dataset.stats, notes=notes)
+        )
+        if not quiet:
+            print_line(f"note: {uneven}")
     if wanted := settings.get("train.metric"):
         check_metric(
             wanted, bases[names[0]].with_values(task_settings(settings), "compare"), dataset
@@ -136,7 +164,7 @@ def compare(
     plan = Plan(
         bases, settings, dataset.split_spec, seeds, output / "trials", dataset.data, pretrained
     )
-    cached = load_finished(plan, overwrite)
+    cached = load_finished(plan.all_trials(), overwrite)
     diagnosis = _diagnose(dataset, quiet)
     trials = [trial for name in _cheapest_first(plan) for trial in plan.trials[name]]
     options = {
@@ -154,10 +182,12 @@ def compare(
     with show_progress(len(trials), quiet) as on_progress:
         scheduler = TrialScheduler(pool, clock, on_progress)
         scheduler.run(trials, cached)
+        balanced = add_balanced(scheduler, plan, names, overwrite) if uneven else {}
         joined = add_ensembles(scheduler, plan, names, pool.devices[0]) if ensemble else []
         rows, finished = rank(
-            scheduler, plan, [*names, *joined], pool.devices[0], dataset.stats, joined
-        )
+            scheduler, plan, [*names, *balanced, *joined], pool.devices[0], dataset.stats, joined,
+            balanced,
+        )  # fmt: skip
         on_progress(0, "writing the report")
         page = ComparisonPage(
             rows=rows,
@@ -173,11 +203,14 @@ def compare(
         write_text(output / "report.html", render(page))
     if not any(r.status == "ranked" for r in rows):
         raise UserError(_no_result_message(rows, minutes))
-    return rows
+    return Leaderboard(rows, output)
 
 
 def default_output(path: str) -> Path:
     """Return the default output folder for a training file."""
+    if isinstance(path, TableName):
+        path = path.label
+    path = path.removeprefix(HUB_PREFIX).partition(":")[0] if is_table(path) else path
     return Path("runs") / f"{Path(resolve_files(path)[0]).name.split('.')[0] or 'data'}-compared"
 
 
@@ -224,6 +257,7 @@ def _analyse_choice(
     # By dev: choosing the seed by its test metric would bias that metric.
     trial, _ = max(pairs, key=lambda pair: (sign * (pair[1].dev or 0.0), -pair[0].seed))
     model = _copy_model(trial, page.output)
+    write_card(model, _describe_place(page, recommendation.choice, device))
     test = dataset.data.test or _test_file(dataset, page.output)
     if trial.writes:
         order = [recommendation.choice.recipe, *(row.recipe for row in page.rows)]
@@ -260,6 +294,25 @@ def _copy_model(trial: Trial, output: Path) -> Path:
     return copy_folder(trial.folder / "model", output / "model")
 
 
+def _describe_place(page: ComparisonPage, choice: Row, device: str) -> Comparison:
+    """Return what the card of the recommended model says of the comparison."""
+    ranked = [row for row in sort_rows(page.rows) if row.status == "ranked"]
+    assert choice.quality is not None
+    return Comparison(
+        place=ranked.index(choice) + 1,
+        recipes=len(ranked),
+        metric=choice.metric,
+        quality=choice.quality,
+        spread=choice.spread,
+        trials=len(choice.values),
+        command=page.command,
+        p50_ms=choice.p50_ms,
+        p95_ms=choice.p95_ms,
+        texts_per_second=choice.texts_per_second,
+        device=device,
+    )
+
+
 def _test_file(dataset: ComparisonData, output: Path) -> str:
     """Write the test split taken from train for later evaluation, and return its path."""
     if dataset.split_spec.folds or dataset.splits.test is None:
@@ -276,14 +329,14 @@ def _diagnose(dataset: ComparisonData, quiet: bool) -> "Diagnosis":
     if dataset.split_spec.folds:
         sources = {"all": example_source(dataset.data, dataset.data.train)}
     if not quiet:
-        print(f"checking {rows:,} rows", file=sys.stderr, flush=True)
+        print_line(f"checking {rows:,} rows")
     present = {name: examples for name, examples in sources.items() if examples}
     pairs = dataset.stats.writes == "seq2seq"
     diagnosis = examine(present, dict(dataset.stats.files), pairs=pairs)
     if not quiet:
         for finding in diagnosis.findings:
             if finding.level != "note":
-                print(f"{finding.level}: {finding.title}", file=sys.stderr, flush=True)
+                print_line(f"{finding.level}: {finding.title}")
     return diagnosis
 
 

@@ -107,7 +107,7 @@ def suite(
         jobs = [job for task in tasks for job in _prepare(task, systems, fixed, seeds, output)]
         cached: dict[Path, Result] = {}
         for job in jobs:
-            cached |= load_finished(job.plan, overwrite)
+            cached |= load_finished(job.plan.all_trials(), overwrite)
         trials = _interleave(jobs)
         with show_progress(len(trials), quiet) as on_progress:
             scheduler = TrialScheduler(pool, clock, on_progress)

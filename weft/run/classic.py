@@ -20,7 +20,7 @@ from weft.machine import require_memory
 from weft.predict.classic import ClassicEngine, truncate_text
 from weft.protocols import ClassicModel
 from weft.run.context import RunContext, TrainingResult
-from weft.run.data import Source, labelled_only
+from weft.run.data import Source, labelled_only, not_weighted_error
 from weft.tasks.language import LanguageModelling, LMVocabulary
 from weft.tasks.tag import Tag
 from weft.tasks.task import compute_metrics
@@ -75,11 +75,12 @@ class ClassicRun:
             self.part.fit_ids(rows, dev_rows, self._vocabulary, watch=self._on_progress)
             return ClassicEngine(self.part, self.space), self.result
         self.tally.enabled = True
-        texts, targets = self._load_split(self.splits.train, self.tally, "train")
+        texts, targets, weights = self._load_split(self.splits.train, self.tally, "train")
         self.tally.enabled = False
         if not texts:
             raise UserError("There are no training examples left.")
         self.size = len(texts)
+        weighted = {} if weights is None else {"row_weights": weights}
         if line := self.part.choose_features(texts, self.space):
             self.logger.info(line)
         self.part.fit(
@@ -91,6 +92,8 @@ class ClassicRun:
             self._on_progress,
             dev=self.dev if self.part.tunes_on_dev and self.dev[0] else None,
             metric=self.settings.metric,
+            balance=self.settings.class_balance,
+            **weighted,
         )
         for line in self.part.remarks:
             self.logger.info(line)
@@ -153,13 +156,17 @@ class ClassicRun:
     def dev(self) -> LabelledTexts:
         """The dev split, kept in memory for the evaluations."""
         return (
-            self._load_split(self.splits.dev, SkipCounter(), "dev")
+            self._load_split(self.splits.dev, SkipCounter(), "dev")[:2]
             if self.splits.dev
             else ([], np.empty(0))
         )
 
-    def _load_split(self, source: Source, tally: SkipCounter, name: str) -> LabelledTexts:
+    def _load_split(
+        self, source: Source, tally: SkipCounter, name: str
+    ) -> tuple[list[str | Example], Any, np.ndarray | None]:
+        """Return texts, targets, and the weights of rows unless all are 1."""
         texts: list[str | Example] = []
+        weights: list[float] = []
         targets: list[Any] = []
         for example in self.logger.reading(labelled_only(source, self.data, tally), "reading"):
             try:
@@ -168,6 +175,9 @@ class ClassicRun:
                 if self.data.on_bad_row == "error":
                     raise
                 continue  # a label of dev that training does not have; the notes will say so
+            if example.weight != 1 and not self.part.takes_weights:
+                raise not_weighted_error(example, f"classic '{self.section['kind']}'")
+            weights.append(example.weight)
             if not self.is_structured:
                 short, fraction = truncate_text(
                     example, self.data.max_characters, self.data.truncate
@@ -186,7 +196,9 @@ class ClassicRun:
                     f"A table of {len(targets):,} texts by {row.size:,} labels",
                     "Merge or drop rare labels, or train on fewer texts.",
                 )
-        return texts, targets if self.is_structured else np.array(targets)
+        alike = all(weight == 1 for weight in weights)
+        rows = targets if self.is_structured else np.array(targets)
+        return texts, rows, None if alike else np.array(weights)
 
     def _tokenise(
         self, source: Source | None, tally: SkipCounter | None = None

@@ -1,6 +1,7 @@
 """The inputs of a training run, and its result."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -9,11 +10,53 @@ from weft.protocols import LabelSpace
 from weft.run.data import Data
 from weft.run.split import Splits
 from weft.tasks.task import AnyTask
-from weft.text.example import SkipCounter
+from weft.text.example import Example, SkipCounter
 from weft.train.logger import RunLogger
 from weft.train.settings import Settings
 
 EvalCallback = Callable[[int, dict[str, float]], None]  # called with the step and the dev metrics
+
+
+class DataRecord(TypedDict, total=False):
+    """The entries of record.json about the data."""
+
+    rows: int  # of training; absent where they were not counted
+    labels: dict[str, int]  # training rows by label, the most frequent first; of classes only
+    dev: str  # file, or "held out from" the training file
+    test: str
+
+
+class RowCounter:
+    """Counts training rows, and the rows of each class, while they are read."""
+
+    def __init__(self, classes: bool) -> None:
+        self.classes = classes
+        self.rows = 0
+        self.labels: Counter[str] = Counter()
+        self.complete = False  # all rows were read
+
+    def watch(self, examples: Iterator[Example]) -> Iterator[Example]:
+        """Yield the examples and count them."""
+        for example in examples:
+            self.rows += 1
+            label = example.label
+            if self.classes and isinstance(label, (str, tuple)):
+                self.labels.update((label,) if isinstance(label, str) else label)
+            yield example
+        self.complete = True
+
+    def record(self, data: Data, splits: Splits) -> DataRecord:
+        """Return the counts, and where dev and test come from."""
+        out: DataRecord = {}
+        if self.complete:
+            out["rows"] = self.rows
+            if self.labels:
+                out["labels"] = dict(self.labels.most_common())
+        if splits.dev is not None:
+            out["dev"] = data.dev or f"held out from {data.train}"
+        if splits.test is not None:
+            out["test"] = data.test or f"held out from {data.train}"
+        return out
 
 
 @dataclass(frozen=True)
@@ -29,6 +72,7 @@ class RunContext:
     logger: RunLogger
     tally: SkipCounter
     started: float  # time.perf_counter() at the start of the run
+    data_record: DataRecord
     on_evaluate: EvalCallback | None = None
 
 
@@ -52,7 +96,9 @@ class RunRecord(TrainingRecord):
     """The contents of record.json."""
 
     parameters: int
+    metric: str  # that selected the model
     figures: dict[str, dict[str, dict[str, float]]]  # by split, then by metric
+    data: DataRecord
     notes: list[str]
     versions: dict[str, str]
     command: str

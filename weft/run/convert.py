@@ -3,7 +3,6 @@
 import copy
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from weft.errors import UserError, unknown_name
 from weft.model import Model, build_model
 from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor, load
-from weft.run.train import resolve_config, versions
+from weft.run.train import describe_command, resolve_config, versions
 from weft.runtime import select_runtime
 from weft.tasks.task import build_task
 from weft.tensorfile import build_on_meta
@@ -52,7 +51,7 @@ def convert(name: str, output: str | Path, *, overwrite: bool = False, task: str
     target = Path(output)
     _prepare_folder(target, overwrite, "model.json")
     predictor, record = predictor_of(checkpoint)
-    predictor.save(target, _golden_inputs(predictor), record)
+    predictor.save(target, golden_inputs(predictor), record)
     notes: list[str] = record["notes"]
     return notes
 
@@ -97,7 +96,7 @@ def predictor_of(checkpoint: Checkpoint, device: str = "cpu") -> tuple[Predictor
             "class": checkpoint.config.get("architectures"),
         },
         "versions": versions(),
-        "command": " ".join(["weft", *sys.argv[1:]]),
+        "command": describe_command("weft.convert"),
     }
     return predictor, record
 
@@ -166,7 +165,7 @@ def _task_and_labels(checkpoint: Checkpoint) -> tuple[FilledSections, FilledSect
     return {"kind": task}, {}
 
 
-def _golden_inputs(predictor: Predictor) -> list[str | tuple[str, str]]:
+def golden_inputs(predictor: Predictor) -> list[str | tuple[str, str]]:
     """Return a few inputs whose answers are saved with the model."""
     if predictor.pairs:
         return [("Where was it steep?", text) for text in GOLDEN_TEXTS]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Literal
 
@@ -10,23 +10,28 @@ from weft import registry
 from weft.config import FilledSections
 from weft.doctor.checks.label_variants import fold_label
 from weft.errors import UserError
+from weft.predict.predictor import Predictor
 from weft.protocols import LabelSpace, ReadMode, Section
 from weft.tasks.classify import Classify
 from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
-from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files
-from weft.text.formats.raw import read_raw_lines
-from weft.text.formats.recognise import SEMANTIC_FORMATS, is_matrix_file
+from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files, target_ending
+from weft.text.formats.raw import read_raw_lines, split_lines
+from weft.text.formats.recognise import UNLEARNED_FORMATS, is_matrix_file
+from weft.text.formats.semantics.recognise import semantic_format
+from weft.text.formats.semantics.roles import read_roles
 from weft.text.label_names import check_names, rename_labels
-from weft.text.line_source import BadRows, file_not_found
-from weft.text.read import Columns, read, resolve_columns
-from weft.text.reading_plan import adapt_columns, plan_reading
+from weft.text.label_tree import describe_tree
+from weft.text.line_source import BadRows, file_not_found, strip_compression
+from weft.text.location import is_table
+from weft.text.read import Columns, read, resolve_columns, table_layout
+from weft.text.reading_plan import TABLES, adapt_columns, format_of, plan_reading
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
-WORD_TASKS = ("tag", "regress-words")  # read a column of a file of words
+WORD_TASKS = ("tag", "intent-slots", "regress-words")  # read a column of a file of words
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Data:
     text_pair: str | int = ""  # column of the second text, where there are two; empty: recognised
     label: str | int = ""
     id: str | int = ""
+    weight: str | int = ""  # column of the weight of a training row's loss; 0 leaves it out
     separator: str = ""  # between several labels in one cell
     phrases: bool = False  # train on every labelled phrase of a tree
     parser: str = ""  # model that makes the trees of texts that come without
@@ -49,6 +55,7 @@ class Data:
         "label"  # what the second of files joined by a comma holds; the task decides
     )
     names: tuple[str, ...] = ()  # of labels that the files have as ids: "0=negative", "1=positive"
+    out_of_scope: str = ""  # label of texts that no other label fits, which `predict` may answer
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
     documents: DocumentLayout = "auto"  # of raw text: what a line holds
@@ -88,7 +95,7 @@ def like_train(data: Data, path: str) -> Data:
     """
     if len(resolve_files(path, data.target)) > 1:
         return data
-    given = _selected_columns(data)
+    given = replace(_selected_columns(data), weight=None)
     if None in (given.text, given.label):
         try:
             given = replace(
@@ -117,11 +124,20 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     """
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs
+    own = find_task(task["kind"]).file_format
+    if data.format == "roles" and own != data.format:
+        raise UserError(
+            f"{data.train}: the task '{task['kind']}' does not learn from data.format = 'roles'; "
+            "--recipe srl-bilstm-crf does."
+        )
+    data = replace(data, format=data.format or own)
     second: SecondFile = "tags" if task["kind"] in WORD_TASKS else "other" if pairs else "label"
     data = replace(data, second=second)
+    _check_weight(data, task)
     files = resolve_files(data.train, data.target)
     if manner in ("running", "documents") or len(files) > 1:
-        return data, _describe_parallel(files, second) if manner == "labelled" else ()
+        described = _describe_parallel(files, second) if manner == "labelled" else ()
+        return data, () if data.format == "roles" else described
     # Without a second text a task about two says itself which options name both.
     requested = replace(
         _selected_columns(data), label_is_text=task["kind"] == "seq2seq", strict=not pairs
@@ -132,10 +148,27 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     return _with_columns(data, plan.columns), plan.lines
 
 
+def _check_weight(data: Data, task: Section) -> None:
+    """Raise UserError if rows cannot have weights: of this format, or for this task."""
+    if data.weight == "":
+        return
+    if not find_task(task["kind"]).takes_weights:
+        raise UserError(
+            f"data.weight: the task '{task['kind']}' is trained without weights of rows. Leave it "
+            "out."
+        )
+    kind = format_of(data.train, data.format or None)
+    if kind not in TABLES:
+        raise UserError(
+            f"data.weight: {data.train} has no columns to take weights from. Give a table, JSON "
+            "lines or rows in memory."
+        )
+
+
 def _describe_parallel(files: Sequence[str], second: SecondFile) -> tuple[str, ...]:
     """Describe what each of several parallel files holds."""
     roles = {"label": ("text", "label"), "tags": ("words", "tags"), "other": ("text", "other")}
-    more = "label" if second == "other" else "more right answers"
+    more = "more right answers" if second == "label" else "label"
     named = (*roles[second], *(more for _ in files[2:]))
     message = "; ".join(f"{role}: {file}" for role, file in zip(named, files, strict=True))
     return (message,) if len(files) > 1 else ()
@@ -145,7 +178,8 @@ def _selected_columns(data: Data) -> Columns:
     given = (data.text, data.label, data.id, data.text_pair)
     text, label, identity, other = (None if c == "" else c for c in given)
     more = () if data.target else tuple(data.references)
-    return Columns(text, label, identity, tuple(data.fields), more, other)
+    weight = None if data.weight == "" else data.weight
+    return Columns(text, label, identity, tuple(data.fields), more, other, weight=weight)
 
 
 def example_source(
@@ -157,19 +191,30 @@ def example_source(
 ) -> Source:
     """Return the examples of one file, read by the settings of a [data] section."""
     columns = _selected_columns(data)
+    if path != data.train:
+        columns = replace(columns, weight=None)  # only training has weights
     if mode in ("running", "texts") and os.path.isdir(path):
         return lambda: _read_folder(data, path, tally, mode)
 
     def examples() -> Iterator[Example]:
         if mode != "labelled" and is_matrix_file(path):
             raise not_text_error(path)
+        if mode == "running" and is_table(path):
+            rows = read(
+                path,
+                columns=columns,
+                on_bad_row=data.on_bad_row,
+                skipped=tally,
+                keep_empty=True,
+            )
+            return split_lines(rows)
         if mode == "running":
             return read_raw_lines(path, on_bad_row=data.on_bad_row, skipped=tally)
         if mode == "documents":
             return read_documents(
                 path, data.documents, columns=columns, on_bad_row=data.on_bad_row, skipped=tally
             )
-        if mode == "labelled" and data.format in SEMANTIC_FORMATS:
+        if mode == "labelled" and data.format in UNLEARNED_FORMATS:
             raise UserError(
                 f"{path}: no task learns from data.format = '{data.format}' yet; `weft check` "
                 "reads it. To train a tagger on a column, omit it and pass --text and --label."
@@ -177,6 +222,8 @@ def example_source(
         files = resolve_files(path, data.target, data.references)
         if len(files) > 1 and mode == "texts" and not data.target:
             raise file_not_found(path)  # a text is foretold by itself
+        if len(files) > 1 and data.format == "roles":
+            return read_roles(path, on_bad_row=data.on_bad_row, skipped=tally)
         if len(files) > 1:
             return read_parallel(
                 *files, on_bad_row=data.on_bad_row, skipped=tally, second=data.second
@@ -229,6 +276,57 @@ def _skip_blank(
         raise UserError(f"{path}: every text is blank. Give it at least one that is not.")
 
 
+def data_for_model(
+    predictor: Predictor, file: str, **given: str | int | tuple[str, ...] | None
+) -> tuple[Data, str]:
+    """Return the data settings for a file: those of the training file unless overridden.
+
+    As in training, the labels may be in a file next to it, or in the files joined by a comma. The
+    second value describes the columns if they are not those of the training file.
+    """
+    known = {field.name for field in fields(Data)}
+    saved = {k: v for k, v in predictor.config["data"].items() if k in known}
+    # What belongs to the training file alone, and what every file is asked anew.
+    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row"):
+        saved.pop(name, None)
+    named = {k: v for k, v in given.items() if v not in ("", None)}
+    learned = predictor.config["data"].get("train", "")
+    if not saved.get("target") and predictor.config["task"]["kind"] == "seq2seq":
+        saved["target"] = target_ending(learned)
+    if not named.get("target") and saved.get("target"):
+        first, own = (
+            os.path.splitext(strip_compression(resolve_files(n)[0])[0])[1] for n in (learned, file)
+        )
+        alike = bool(first) and own == first
+        if len(resolve_files(file)) > 1 or not (
+            alike or (own and os.path.exists(resolve_files(file, saved["target"])[1]))
+        ):
+            # A table, or a file of another kind, has its targets in a column; a pair says it.
+            saved |= {"target": "", "references": ()}
+    columns, note = _fit_columns(saved, file)
+    if not named.keys().isdisjoint({"text", "label", "text_pair"}):
+        note = ""
+    columns["format"] = semantic_format(
+        file, find_task(predictor.config["task"]["kind"]).file_format
+    )
+    return Data(**{**saved, **columns, **named}), note
+
+
+def _fit_columns(saved: Section, file: str) -> tuple[dict[str, str | int], str]:
+    """Return the saved columns adapted to a file, and a line about them if they changed."""
+    keys = ("text", "label", "text_pair")
+    given = {key: None if saved.get(key, "") == "" else saved[key] for key in keys}
+    if file == "-" or not any(value is not None for value in given.values()):
+        return {}, ""
+    columns = Columns(given["text"], given["label"], text_pair=given["text_pair"])
+    found = adapt_columns(columns, file)
+    note = ""
+    if found != columns and (table := table_layout(file, found)) is not None:
+        note = f"{file}: {table.describe()}"
+    adapted = {k: "" if getattr(found, k) is None else getattr(found, k) for k in keys}
+    return adapted, note
+
+
 def find_task(kind: str) -> type[AnyTask]:
     """Return the class of a task."""
     return registry.find("task", kind)
@@ -263,6 +361,14 @@ def labelled_only(
         yield example
 
 
+def not_weighted_error(example: Example, what: str) -> UserError:
+    """Return the error for a weighted row that a model or task cannot weigh."""
+    return UserError(
+        f"{example.where}: the weight of this row is {example.weight:g}, but {what} is trained "
+        "without weights. Remove them (data.weight), or use another recipe."
+    )
+
+
 def require_rows(rows: Iterator[Example], data: Data) -> Iterator[Example]:
     """Return the rows; raise UserError if all were skipped."""
     first = next(rows, None)
@@ -283,6 +389,13 @@ def unused_second_text(examples: Source, task: AnyTask) -> str:
     if isinstance(first.label, GoldAnswers):
         reads = "--recipe bidaf, or another of the task 'span', finds the answers in it"
     return f"note: each row has a second text, which this task does not read; {reads}"
+
+
+def describe_hierarchy(space: LabelSpace) -> str:
+    """Return a line on the tree of the labels if they are paths, else ""."""
+    if space.tree is None:
+        return ""
+    return f"{describe_tree(space.tree)}; task.hierarchy=false learns them as flat labels"
 
 
 def near_duplicate_labels(space: LabelSpace) -> str:

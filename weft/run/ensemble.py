@@ -52,9 +52,9 @@ def train_members(
     A resumed run goes on with the member that was not finished.
     """
     started = time.perf_counter()
-    settings = Settings(**full["train"])
     _check_seeded(full)
     ready = prepare_run(config, full, folder, splits, device, quiet)
+    settings = Settings(**full["train"])
     if resume:
         check_same_model(folder, full)
     clear_folder(folder, resume)
@@ -63,7 +63,7 @@ def train_members(
         with explain_failures(folder, "training", "Train fewer members."):
             write_text(path, configuration.dumps(full))
             logger = RunLogger(folder, quiet=quiet)
-            stack.callback(logger.close)
+            stack.enter_context(logger)
             context = ready.context(settings, folder, logger, started, on_evaluate, notes)
             for number in range(settings.ensemble):
                 place = folder / MEMBERS / str(number)
@@ -140,7 +140,9 @@ def _is_finished(folder: Path, config: Config) -> bool:
             resolve_config(config)["train"],
         )
     )
-    return saved == now
+    now["metric"] = now["metric"] or saved["metric"]  # the run chose one for uneven classes
+    # As they are written: a file has lists where a default is a tuple.
+    return configuration.dumps({"train": saved}) == configuration.dumps({"train": now})
 
 
 def _summarise(records: Sequence[Saved]) -> TrainingRecord:

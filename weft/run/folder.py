@@ -11,6 +11,7 @@ from pathlib import Path
 from weft.errors import OutOfMemory, UserError, is_out_of_memory, out_of_memory_message
 from weft.predict.members import MEMBERS
 from weft.storage import LOCK_FILE, WriteError, cannot_write, remove_leftovers
+from weft.train.trackers import IDS_FILE
 
 DISK_FULL_ERRORS = {
     errno.ENOSPC,
@@ -27,6 +28,8 @@ RUN_FILES = {
     "health.json",
     "progress.json",
     "tensorboard",
+    "wandb",
+    IDS_FILE,
     MEMBERS,
 }
 

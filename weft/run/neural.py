@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from weft import registry
 from weft.batch import TokenStore
 from weft.batch.documents import Documents
+from weft.batch.label_levels import LabelLevels
+from weft.batch.loss_balance import LossBalance
 from weft.config import Config, FilledSections, model_sections
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError
@@ -22,11 +25,13 @@ from weft.run.folder import disk_space_warning
 from weft.run.tokenise import DevReference, SplitTokeniser
 from weft.run.trainer import Trainer, TrainingData
 from weft.runtime import Runtime, seed_everything, use_threads
+from weft.tasks.task import class_groups, class_weights
 from weft.text.example import Example
 from weft.text.formats.features import load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
+from weft.train.class_balance import describe_balance
 from weft.train.initialise import initialise
 from weft.train.settings import Settings
 
@@ -87,6 +92,9 @@ class NeuralRun:
                 train = stores.tokenise(run.splits.train, "train")
                 dev = None if run.splits.dev is None else stores.tokenise(run.splits.dev, "dev")
                 dev_references = stores.dev_references
+                self._balance(train)
+                if run.space.tree is not None:
+                    train.levels = LabelLevels(run.space.tree.path_ids)
             if not len(train):
                 raise UserError("There are no training examples left.")
             model.to(self.runtime.device)
@@ -103,6 +111,21 @@ class NeuralRun:
                 )
                 result = trainer.run(resume)
             return NeuralEngine(model, index, self.runtime, self.parser), result
+
+    def _balance(self, train: TokenStore) -> None:
+        """Weigh or sample the rows by their classes."""
+        run, balance = self.context, self.context.settings.class_balance
+        if balance.kind == "none" or not len(train):
+            return
+        weights: tuple[np.ndarray, ...] = ()
+        if balance.kind == "weights":
+            weights = class_weights(train.targets, run.task, run.space)
+        elif balance.kind == "sampling":
+            train.groups = class_groups(train.targets, run.task, run.space)
+        if balance.kind != "sampling":
+            gamma = balance.gamma if balance.kind == "focal" else None
+            train.balance = LossBalance(weights, gamma)
+        run.logger.info(describe_balance(balance, weights, train.groups, run.space))
 
     def _initial_weights(self) -> dict[str, Tensor]:
         """Return the weights that the model had before the first update."""

@@ -42,14 +42,16 @@ def fit_head(
 
     vectors = compute_vectors(train, "train")
     held_out = None if dev is None else (compute_vectors(dev, "dev"), dev.targets)
-    fit = fit_for("logistic", task, space, seed, head.balanced)
+    fit = fit_for("logistic", task, space, seed, run.settings.class_balance)
     with threadpool_limits(1):
         if head.C:
-            (fitted,) = fit(vectors, train.targets, [head.C])
+            (fitted,) = fit(vectors, train.targets, [head.C], train.row_weights)
         else:
             grid = GRIDS["ridge"] if isinstance(space, LabelScale) else GRID
             metric = run.settings.metric
-            best = choose(fit, vectors, train.targets, held_out, grid, task, space, metric)
+            best = choose(
+                fit, vectors, train.targets, held_out, grid, task, space, metric, train.row_weights
+            )
             run.logger.info(str(best))
             fitted = best.weights
     weights, bias = (np.asarray(part, dtype=np.float32) for part in fitted)

@@ -1,7 +1,6 @@
 """Split examples into train, dev and test; folds for cross-validation."""
 
 import hashlib
-import os
 import zlib
 from array import array
 from collections import defaultdict
@@ -25,9 +24,17 @@ from weft.run.data import (
     read_mode,
 )
 from weft.storage import atomic_write
-from weft.text.example import CharSpans, Example, GoldAnswers, SkipCounter, WordAnnotations
+from weft.text.example import (
+    CharSpans,
+    Example,
+    GoldAnswers,
+    SkipCounter,
+    WordAnnotations,
+    sentence_label,
+)
 from weft.text.formats.parallel import resolve_files
 from weft.text.line_source import file_not_found
+from weft.text.location import source_exists
 
 TEST_FRACTION = 0.2  # of the training file, when there is neither a test file nor folds
 LABEL_BINS = 10  # strata of a numeric label
@@ -136,7 +143,7 @@ def find_untrainable_classes(
 
 def _classes(example: Example) -> tuple[str, ...]:
     """Return the classes of a text; none if its words are labelled, which may be new in dev."""
-    label = example.label
+    label = sentence_label(example.label)
     if label is None or label == "" or isinstance(label, (WordAnnotations, CharSpans, GoldAnswers)):
         return ()
     return label if isinstance(label, tuple) else (str(label),)
@@ -148,7 +155,7 @@ def check_files(data: Data) -> None:
         raise UserError("No training file: pass --train FILE, or set train in [data].")
     for path in filter(None, (data.train, data.dev, data.test)):
         for file in resolve_files(path, data.target, data.references):
-            if file != "-" and not os.path.exists(file):
+            if not source_exists(file):
                 raise file_not_found(file)
 
 
@@ -450,11 +457,8 @@ def _strata(examples: Sequence[Example], numbers: bool) -> list[object]:
 
 def _stratum(example: Example) -> object:
     """Return the stratum of a text; None if its words are labelled."""
-    return (
-        None
-        if isinstance(example.label, (WordAnnotations, CharSpans, GoldAnswers))
-        else example.label
-    )
+    label = sentence_label(example.label)
+    return None if isinstance(label, (WordAnnotations, CharSpans, GoldAnswers)) else label
 
 
 def _quantile_bins(values: np.ndarray) -> np.ndarray:

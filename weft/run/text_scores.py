@@ -19,6 +19,7 @@ from weft.run.split import file_digest
 from weft.tasks.task import AnyTask
 from weft.tasks.text_metrics import TextMetrics
 from weft.text.formats.parallel import resolve_files
+from weft.text.tables.table import find_table
 
 TEXT_TASKS = ("seq2seq", "language")  # tasks whose answers are texts, or what texts cost
 CHECKPOINT = "checkpoint"  # what a training begins with, among the contents that decide it
@@ -53,7 +54,7 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
     """
     paths = {"train": data.train, "dev": data.dev, "test": data.test}
     digests = {
-        name: "".join(map(file_digest, resolve_files(path, data.target, data.references)))
+        name: "".join(map(_source_digest, resolve_files(path, data.target, data.references)))
         for name, path in paths.items()
         if path
     }
@@ -62,6 +63,11 @@ def content_digests(data: Data, pretrained: str = "") -> dict[str, str]:
 
         digests[CHECKPOINT] = file_digest(str(locate(pretrained)))
     return digests
+
+
+def _source_digest(path: str) -> str:
+    found = find_table(path)
+    return file_digest(path) if found is None else found[1].fingerprint()
 
 
 def initial_checkpoint(full: Section) -> str:

@@ -15,7 +15,7 @@ from weft.errors import UserError
 from weft.model import UNKNOWN_ID, Model
 from weft.predict.neural import passage_window
 from weft.protocols import LabelSpace
-from weft.run.data import Data, Source, labelled_only
+from weft.run.data import Data, Source, labelled_only, not_weighted_error
 from weft.tasks.annotation import Decoded
 from weft.tasks.extractive_qa import (
     AnswerSpan,
@@ -81,6 +81,7 @@ class SplitTokeniser:
         store = TokenStore(
             self.index.subtoken_kinds, self.folder, columns=columns, trees=trees,
             features=model.traits.features, pairs=model.traits.input_kind == "pairs",
+            marks=model.head.num_marks,
         )  # fmt: skip
         self.tally.enabled = True
         rows = self.logger.reading(
@@ -104,6 +105,8 @@ class SplitTokeniser:
 
     def _with_targets(self, examples: Iterator[Example]) -> Iterator[tuple[Example, Target]]:
         for example in examples:
+            if example.weight != 1 and not self.task.takes_weights:
+                raise not_weighted_error(example, f"the task of the head '{self.task.head}'")
             try:
                 yield example, self.task.target(example, self.space)
             except UserError:
@@ -125,7 +128,13 @@ class SplitTokeniser:
             ):
                 target = target[row.start : row.start + len(row.ids)]
             self._count_unknown(row, example, name)
-            store.append(row.ids, target, example.line, row.subtokens, row.parents)
+            if name == "dev" and self.task.has_references:
+                reference = self.task.find_reference(example)
+                self.dev_references.append(DevReference(reference, row.words, ()))
+            store.append(
+                row.ids, target, example.line, row.subtokens, row.parents, weight=example.weight,
+                marks=row.marks,
+            )  # fmt: skip
 
     def _count_unknown(self, row: Row, example: Example, name: str) -> None:
         """Count a text with unknown words."""
@@ -163,7 +172,10 @@ class SplitTokeniser:
             ):  # what was cut off the source cannot be copied
                 seen = (target < beyond) | np.isin(target, row.ids)
                 target = np.where(seen, target, UNKNOWN_ID)
-            store.append(row.ids, target, example.line, row.subtokens, second=row.second)
+            store.append(
+                row.ids, target, example.line, row.subtokens,
+                second=row.second, weight=example.weight,
+            )  # fmt: skip
         self.examples += len(chunk)
 
     def _locate_answer(

@@ -8,32 +8,43 @@ import contextlib
 import dataclasses
 import json
 import platform
+import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from weft import __version__, registry
 from weft import config as configuration
-from weft import registry
 from weft.config import Config, FilledSections
 from weft.errors import UserError, unknown_name
 from weft.metrics import MetricValue
-from weft.predict.evaluate import evaluate
-from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
+from weft.notebook import HtmlRepr
+from weft.predict.evaluate import ScoredExamples, evaluate, evaluate_scored
+from weft.predict.model_card import architecture_name
+from weft.predict.predictor import Predictor, load
 from weft.predict.preprocess import preprocess
+from weft.predict.tuning import tune_on_dev
 from weft.progress import with_progress
 from weft.protocols import Engine, LabelSpace, ReadMode
-from weft.run.context import EvalCallback, RunContext, RunRecord, TrainingRecord
+from weft.run.context import (
+    DataRecord,
+    EvalCallback,
+    RowCounter,
+    RunContext,
+    RunRecord,
+    TrainingRecord,
+)
 from weft.run.data import (
     Data,
     Source,
+    describe_hierarchy,
     find_task,
+    has_classes,
     labelled_only,
     near_duplicate_labels,
     read_mode,
@@ -50,6 +61,9 @@ from weft.tasks.task import AnyTask, build_task
 from weft.text.annotation import trees
 from weft.text.example import Example, SkipCounter
 from weft.text.formats import features
+from weft.text.location import MEMORY_PREFIX
+from weft.text.tables.table import PathOrTable, name_data
+from weft.train.class_balance import check_balance, choose_metric
 from weft.train.logger import RunLogger, restore_on_failure
 from weft.train.settings import Settings
 
@@ -68,7 +82,7 @@ class StopTraining(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class RunResult:
+class RunResult(HtmlRepr):
     """The result of a run."""
 
     predictor: Predictor
@@ -88,6 +102,9 @@ def train(
     config: Config,
     output: str | Path,
     *,
+    train: PathOrTable = "",
+    dev: PathOrTable = "",
+    test: PathOrTable = "",
     splits: Splits | None = None,
     device: str = "auto",
     resume: bool = False,
@@ -98,9 +115,12 @@ def train(
 ) -> RunResult:
     """Train a configuration into a run folder, evaluate it, and save the model.
 
+    `train`, `dev` and `test` are files or data in memory, in place of those of the configuration.
     `on_evaluate` is called after every evaluation; an exception, such as StopTraining, ends it.
     Parts from outside Weft are imported only from packages in `trust`.
     """
+    if given := name_data({}, train=train, dev=dev, test=test):
+        config = config.with_values(given, "weft.train")
     full, folder = resolve_config(config), Path(output)
     with lock_folder(folder) as note:
         check_writable(folder, resume, overwrite)
@@ -125,8 +145,8 @@ def _train(
 ) -> RunResult:
     """Train in a locked folder; `full` is `config` with all defaults."""
     started = time.perf_counter()
-    settings = Settings(**full["train"])
     ready = prepare_run(config, full, folder, splits, device, quiet)
+    settings = Settings(**full["train"])
     runtime = None
     if "classic" not in full:
         from weft.runtime import select_runtime
@@ -134,6 +154,7 @@ def _train(
         runtime = select_runtime(device, settings.precision)
     if resume:
         check_same_model(folder, full)
+        check_same_data(folder, full["data"])
     clear_folder(folder, resume)
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
@@ -143,8 +164,11 @@ def _train(
             folder, "training", CLASSIC_ADVICE if runtime is None else NEURAL_ADVICE
         ):
             write_text(path, configuration.dumps(full))  # first: it makes this a run folder
-            logger = RunLogger(folder, quiet=quiet, tensorboard=settings.tensorboard)
-            stack.callback(logger.close)
+            logger = stack.enter_context(
+                RunLogger(
+                    folder, quiet=quiet, loggers=settings.loggers, config=full, tags=_run_tags(full)
+                )
+            )
             context = ready.context(settings, folder, logger, started, on_evaluate, notes)
             if runtime is None:
                 from weft.run import classic
@@ -190,6 +214,7 @@ class PreparedRun:
     tally: SkipCounter
     parser: Predictor | None
     notes: Sequence[str]  # how columns and splits were chosen
+    data_record: DataRecord
 
     def context(
         self,
@@ -204,6 +229,7 @@ class PreparedRun:
         for message in (
             *notes,
             *self.notes,
+            describe_hierarchy(self.space),
             unused_second_text(self.splits.train, self.task),
             near_duplicate_labels(self.space),
         ):
@@ -211,7 +237,7 @@ class PreparedRun:
                 logger.info(message)
         return RunContext(
             self.data, settings, self.task, self.space, self.splits, folder, logger, self.tally,
-            started, on_evaluate,
+            started, self.data_record, on_evaluate,
         )  # fmt: skip
 
 
@@ -234,16 +260,30 @@ def prepare_run(
         task = build_task(full)
         if "classic" not in full:
             _check_parts(full, task)
+        check_balance(full, task)
+        _check_hierarchy(full)
+        if task.threshold_for and splits.dev is None:
+            raise UserError(
+                f"task.threshold_for = '{task.threshold_for}' is tuned on dev, and there is no dev "
+                "part. Pass --dev, or set data.dev_fraction."
+            )
         parser = _load_parser(data.parser, task, device)
         splits = _preprocess_splits(splits, task, tally, data, parser)
         skip = data.on_bad_row == "skip"
         rows = _training_rows(splits.train, data, tally, manner)
         place = f"reading {data.train or 'the training part'}"
-        space = learn_space(task, rows, lambda examples: with_progress(examples, place, quiet))
+        counter = RowCounter(has_classes(full["task"]))
+        space = learn_space(
+            task, rows, lambda examples: with_progress(counter.watch(examples), place, quiet)
+        )
+        if data.out_of_scope:
+            space = task.with_out_of_scope(space, data.out_of_scope)
         _check_metric(settings.metric, task, space)
+        full["train"]["metric"], note = choose_metric(settings.metric, task, space)
         if not skip:
             _check_labels(task, space, splits, manner)
-    return PreparedRun(data, task, space, splits, tally, parser, chosen)
+    record = counter.record(data, splits)
+    return PreparedRun(data, task, space, splits, tally, parser, (*chosen, note), record)
 
 
 def _training_rows(train: Source, data: Data, tally: SkipCounter, mode: ReadMode) -> Source:
@@ -289,8 +329,14 @@ def evaluate_and_save(
     `members` are the metrics of the members of an ensemble, whose thresholds are tuned already.
     """
     splits, data, folder, logger, tally = run.splits, run.data, run.folder, run.logger, run.tally
-    if splits.dev is not None and predictor.task.has_threshold and not members:
-        _tune_threshold(predictor, labelled_only(splits.dev, data, SkipCounter()))
+    scored: list[ScoredExamples] | None = None
+    if predictor.task.has_threshold or predictor.task.has_confidence:
+        if splits.dev is not None:
+            # The mean of the members' thresholds need not serve the goal that each of them has.
+            tune = not members or bool(predictor.task.threshold_for)
+            scored = tune_on_dev(predictor, splits.dev, data.on_bad_row, tune)
+        if line := predictor.task.describe_confidence(predictor.space):
+            logger.info(line)
     results: dict[str, dict[str, MetricValue]] = {}
     task_metric = predictor.task.metric
     metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or task_metric, task_metric)))
@@ -299,8 +345,12 @@ def evaluate_and_save(
             continue
         with atomic_jsonl(folder / "predictions.jsonl") as file:
             tally.enabled = name == "test"
-            measure = evaluate(
-                predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
+            measure = (
+                evaluate_scored(predictor, scored, tally, file)
+                if name == "dev" and scored
+                else evaluate(
+                    predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
+                )
             )
             tally.enabled = False
         figures = measure.compute()
@@ -321,13 +371,15 @@ def evaluate_and_save(
     record: RunRecord = {
         **training,
         "parameters": predictor.parameters,
+        "metric": metrics[0],
         "figures": {
             split: {name: dataclasses.asdict(f) for name, f in figures.items()}
             for split, figures in results.items()
         },
+        "data": run.data_record,
         "notes": [*filter(None, [training["stopped"]]), *notes],
         "versions": versions(),
-        "command": " ".join(["weft", *sys.argv[1:]]),
+        "command": describe_command("weft.train"),
         "members": list(members),
     }
     input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
@@ -400,32 +452,9 @@ def _is_empty(source: Source) -> bool:
     return next(source(), None) is None
 
 
-def _tune_threshold(predictor: Predictor, examples: Iterable[Example]) -> None:
-    """Tune the decision threshold on dev; only scores and targets are kept in memory."""
-    scores: list[Any] = []
-    targets: list[Any] = []
-    task = predictor.task
-    stream = iter(examples)
-    while chunk := list(islice(stream, CHUNK_TEXTS)):
-        kept = []
-        for example in chunk:
-            with contextlib.suppress(UserError):
-                target = task.target(example, predictor.space)
-                targets.append(task.find_reference(example) if task.has_references else target)
-                kept.append(example if predictor.pairs else example.text)
-        if kept:
-            scores.append(predictor.engine.predict(kept).scores)
-    if not scores:
-        return
-    if isinstance(scores[0], list):
-        predictor.space = task.tune(list(chain(*scores)), targets, predictor.space)
-    else:
-        predictor.space = task.tune(np.concatenate(scores), np.array(targets), predictor.space)
-
-
 def _note_ignored(config: Config, logger: RunLogger) -> None:
     """Log which [train] settings a classical model ignores."""
-    heeded = ("seed", "threads", "minutes", "metric", "tensorboard")
+    heeded = ("seed", "threads", "minutes", "metric", "loggers", "balance", "focal_gamma")
     ignored = [name for name in config["train"] if name not in heeded]
     if ignored:
         logger.info(
@@ -501,6 +530,23 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
         raise UserError(f"The task '{kind}' asks {needs}: {fix}.")
 
 
+def _check_hierarchy(full: FilledSections) -> None:
+    """Raise UserError for a loss of inner nodes in a model that is not trained by gradients."""
+    if not full["task"].get("ancestor_weight"):
+        return
+    if not full["task"].get("hierarchy"):
+        raise UserError(
+            "task.ancestor_weight weighs the nodes above a label, and these labels are not in a "
+            "tree. Set task.hierarchy=true, or leave it out."
+        )
+    solved = "classic" in full or registry.find("head", full["head"]["kind"]).fitted
+    if solved:
+        raise UserError(
+            "task.ancestor_weight is a term of the loss of neural networks; this model is fitted "
+            "to the labels alone. Leave it out: inner nodes then sum the labels below them."
+        )
+
+
 def _check_metric(name: str, task: AnyTask, space: LabelSpace) -> None:
     metrics = task.build_metric(space).compute(resamples=0)
     if name and name not in metrics:
@@ -532,10 +578,42 @@ def check_same_model(folder: Path, full: FilledSections) -> None:
             )
 
 
+def check_same_data(folder: Path, data: FilledSections) -> None:
+    """Raise UserError if a resumed run would go on with other rows from memory."""
+    path = folder / "config.toml"
+    earlier = configuration.load(path)["data"] if path.is_file() else {}
+    for split in ("train", "dev", "test"):
+        before, now = earlier.get(split, ""), data[split]
+        if before != now and before.startswith(MEMORY_PREFIX) and now.startswith(MEMORY_PREFIX):
+            raise UserError(
+                f"{folder} was trained with {before}, so it cannot go on with {now}. Pass the same "
+                "rows, train into another folder, or pass overwrite=True."
+            )
+
+
+def _run_tags(full: FilledSections) -> dict[str, str]:
+    """Return the tags of a run in experiment trackers."""
+    task: str = full["task"]["kind"]
+    return {"task": task, "model": architecture_name(full), "weft": __version__}
+
+
+def describe_command(function: str) -> str:
+    """Return the command line of this process, or the function where Weft is used as a library."""
+    program = Path(sys.argv[0])
+    if program.stem == "weft" or program.parts[-2:] == ("weft", "__main__.py"):
+        return shlex.join(["weft", *sys.argv[1:]])
+    return function
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and the main libraries."""
-    out = {"python": platform.python_version()}
+    return dict(_library_versions())
+
+
+@cache  # reading the metadata of packages takes 20 ms, as long as fitting a small model
+def _library_versions() -> tuple[tuple[str, str], ...]:
+    out = [("python", platform.python_version())]
     for name in ("weft", "torch", "numpy", "tokenizers", "scikit-learn"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            out[name] = metadata.version(name)
-    return out
+            out.append((name, metadata.version(name)))
+    return tuple(out)

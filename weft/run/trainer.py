@@ -91,7 +91,7 @@ class Trainer:
         self.stop_reason, self.completed = "", 1.0  # see TrainingResult
         self.threads: list[tuple[int, int]] = []
         self.loss_sum: Tensor | float = 0.0  # since the last evaluation
-        self.loss_count = 0
+        self.loss_count: float = 0
         self.loss_tracker = LossTracker()
         self.weights_before: dict[str, Tensor] | None = None  # the weights before an update
         self.first_curves: dict[str, Curve] = {}  # gradient by distance before the first update
@@ -375,14 +375,17 @@ class Trainer:
         return {name: figure.value for name, figure in measure.compute(resamples=0).items()}
 
     @property
-    def _batch_order(self) -> dict[str, int]:
+    def _batch_order(self) -> dict[str, int | str]:
         """The settings that determine the order of rows within an epoch."""
         settings = self.settings
-        return {
+        order: dict[str, int | str] = {
             "batch_size": settings.batch_size,
             "max_tokens": settings.max_tokens,
             "seed": settings.seed,
         }
+        if settings.balance == "sampling":
+            order["balance"] = settings.balance
+        return order
 
     def _switch_to_long_windows(self, progress: Progress) -> None:
         """Reset the best score once long windows are read: dev has short ones."""
@@ -532,5 +535,5 @@ def _make_batches(context: RunContext, train: TrainingData, model: Model) -> Bat
     )
 
 
-def _format_order(order: dict[str, int]) -> str:
+def _format_order(order: dict[str, int | str]) -> str:
     return ", ".join(f"train.{name}={value}" for name, value in order.items())

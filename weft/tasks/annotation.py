@@ -1,19 +1,22 @@
 """Linguistic annotations of a text, predicted or gold, for scoring and drawing."""
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.jsonio import JsonObject
+from weft.notebook import HtmlRepr
 from weft.protocols import Saved
+from weft.text.annotation.frames import FrameRow
 from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
 
 if TYPE_CHECKING:
     from weft.decode.heads.averaging import SentenceScores
 
 CharSpan = tuple[int, int]  # characters from, up to
-JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores")
+JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores", "frames")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Decoded:
     places: tuple[CharSpan, ...] = ()
     tree: Tree | None = None  # the input tree, if the model reads trees
     fields: tuple[tuple[str, str], ...] = ()  # the input record, if it was one
+    sentence_columns: int = 0  # last columns of the table that repeat a label of the sentence
 
     @property
     def score(self) -> float:
@@ -45,11 +49,11 @@ class SentenceDistribution:
     tree: Tree | None = None  # the input tree, if the model reads trees
 
 
-@dataclass(frozen=True)
-class Annotation:
+@dataclass(frozen=True, repr=False)
+class Annotation(HtmlRepr):
     """One sentence with its tags, spans, arcs or tree; the other fields are empty."""
 
-    kind: str  # "tags", "word-numbers", "spans", "arcs", "constituents", "nodes" or "answer"
+    kind: str  # tags, word-numbers, spans, frames, arcs, constituents, nodes or answer
     words: tuple[str, ...]  # for an answer in a passage, its text as one word
     places: tuple[CharSpan, ...] = ()
     text: str = ""  # that offsets refer to; empty: the words joined by spaces
@@ -60,14 +64,21 @@ class Annotation:
     tree: Tree | None = None  # of constituents, or with a label at every node
     # Of each node of `tree`, as `nodes` orders them, or of each number; from -1 to 1.
     scores: tuple[float, ...] = ()
+    frames: tuple[FrameRow, ...] = ()  # the predicates with their roles
     # For an answer in a passage: start, end and probability of each token as its first or last.
     starts: tuple[tuple[int, int, float], ...] = ()
     ends: tuple[tuple[int, int, float], ...] = ()
+    label: str = ""  # of the sentence as a whole, such as its intent
+    label_score: float = 0.0  # its probability, if it was predicted
+
+    def __repr__(self) -> str:
+        return f"Annotation({self.kind}: {reprlib.repr(self.text or ' '.join(self.words))})"
 
     def to_json(self) -> JsonObject:
         """Return the non-empty fields as plain values."""
         out: JsonObject = {"kind": self.kind}
         out |= {name: list(getattr(self, name)) for name in JSON_FIELDS if getattr(self, name)}
+        out |= {"label": self.label, "label_score": self.label_score} if self.label else {}
         return out | ({"tree": format(self.tree)} if self.tree else {})
 
     @classmethod
@@ -75,11 +86,12 @@ class Annotation:
         """Restore what `to_json` wrote, with the text that its offsets refer to."""
         rows = {name: tuple(map(_as_tuple, saved.get(name, ()))) for name in JSON_FIELDS}
         tree = _parse_tree(saved["tree"]) if "tree" in saved else None
-        return cls(saved["kind"], text=text, tree=tree, **rows)
+        label, score = saved.get("label", ""), saved.get("label_score", 0.0)
+        return cls(saved["kind"], text=text, tree=tree, label=label, label_score=score, **rows)
 
 
 def _as_tuple(item: Any) -> Any:
-    return tuple(item) if isinstance(item, list) else item
+    return tuple(map(_as_tuple, item)) if isinstance(item, list) else item
 
 
 def _parse_tree(written: str) -> Tree | None:

@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.metrics.structure.brackets import BracketedTree, BracketF1
 from weft.metrics.structure.tags import TagAccuracy
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 from weft.protocols import Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
@@ -153,7 +153,7 @@ class Constituency(StructuredTask[TagSpace]):
         return ConstituencyMetric(space)
 
 
-class ConstituencyMetric:
+class ConstituencyMetric(MetricRepr):
     """Labelled brackets as evalb counts them, and words with the right tag.
 
     Punctuation is not counted; the gold tree decides what is punctuation.

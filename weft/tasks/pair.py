@@ -3,8 +3,8 @@
 from weft.errors import UserError
 from weft.protocols import Space, Task
 from weft.registry import register
-from weft.tasks.calibration import LossKind
 from weft.tasks.classify import Classify, ClassSpace
+from weft.tasks.confidence.calibration import LossKind
 from weft.tasks.regress import LabelScale, Regress
 from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT
@@ -44,8 +44,16 @@ class PairClassify(TextPairTask[ClassSpace], Classify):
         label_smoothing: float = 0.0,
         auxiliary: float = 0.0,
         loss: LossKind = "cross-entropy",
+        hierarchy: bool = False,
+        separator: str = " > ",
+        ancestor_weight: float = 0.0,
+        threshold_for: str = "",
+        positive: str = "",
     ) -> None:
-        super().__init__(multi_label, label_smoothing, auxiliary, loss)
+        super().__init__(
+            multi_label, label_smoothing, auxiliary, loss, hierarchy, separator, ancestor_weight,
+            threshold_for, positive,
+        )  # fmt: skip
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """Return the example, or raise a UserError without two texts and an agreed label."""

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.metrics.structure.dependencies import AttachmentScores
 from weft.metrics.structure.tags import TagAccuracy
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 from weft.protocols import Saved
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
@@ -113,7 +113,7 @@ class Parse(StructuredTask[TagSpace]):
         return [head for head in heads if head is not None]
 
 
-class ParseMetric:
+class ParseMetric(MetricRepr):
     """Words with the right head, with head and relation, and with the right tags."""
 
     def __init__(self, space: TagSpace) -> None:

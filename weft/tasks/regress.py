@@ -84,6 +84,7 @@ class Regress(Task[LabelScale]):
     head = "linear"
     metric = "pearson"
     can_average = True
+    takes_weights = True
 
     def __init__(self, auxiliary: float = 0.0, dimensions: int = 1) -> None:
         if not 1 <= dimensions <= MAX_DIMENSIONS:
@@ -108,15 +109,15 @@ class Regress(Task[LabelScale]):
         return example
 
     def space(self, examples: Iterable[Example]) -> LabelScale:
-        """Return mean and deviation, computed in one pass (Welford 1962)."""
+        """Return weighted mean and deviation, computed in one pass (Welford 1962; West 1979)."""
         seen = LabelCheck("number")
-        count, mean, squares = 0, np.zeros(self.dimensions), np.zeros(self.dimensions)
+        count, mean, squares = 0.0, np.zeros(self.dimensions), np.zeros(self.dimensions)
         with np.errstate(over="ignore", invalid="ignore"):
             for example in examples:
                 if seen.count(example):
                     values = np.array(parse_numbers(example, self.dimensions))  # (K,)
-                    count += 1
-                    step = values - mean
+                    count += example.weight
+                    step = (values - mean) * example.weight
                     mean = mean + step / count
                     squares = squares + step * (values - mean)
         seen.check()
@@ -163,10 +164,15 @@ class Regress(Task[LabelScale]):
 
     def loss(self, scores: "Tensor | WithAuxiliaryLM", batch: "LabelledBatch") -> Loss:
         """Return the sum of squared errors on the standardised scale, and the texts."""
+        from weft.decode.label_losses import weighted_sum
+
         predicted = without_auxiliary(scores).float()
         predicted = predicted.squeeze(-1) if self.dimensions == 1 else predicted
         error = predicted - batch.target.float()  # (n,) or (n, K)
-        return add_auxiliary_loss(Loss(error.square().sum(), len(error)), scores, self.auxiliary)
+        weights = batch.row_weights
+        count = len(error) if weights is None else batch.count
+        loss = Loss(weighted_sum(error.square(), weights), count)
+        return add_auxiliary_loss(loss, scores, self.auxiliary, weights)
 
     def answers(self, scores: np.ndarray, space: LabelScale) -> list[Answer]:
         """Return the number in the user's unit, as value and as score.

@@ -16,7 +16,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.jsonio import JsonObject
 from weft.metrics import GroupedRegressionMetric
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 from weft.protocols import LabelSpace, Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
@@ -198,7 +198,7 @@ class RegressWords(StructuredTask[WordScale]):
         return WordNumberMetric(space)
 
 
-class WordNumberMetric:
+class WordNumberMetric(MetricRepr):
     """Pearson, Spearman and squared error over all words that have a number.
 
     Intervals resample sentences.

@@ -13,11 +13,11 @@ import numpy as np
 from weft.errors import UserError, unknown_name
 from weft.metrics.structure.chunks import SpanF1
 from weft.metrics.structure.tags import TagAccuracy, metric_name
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 from weft.protocols import Saved, Section
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
-from weft.tasks.calibration import LossKind
+from weft.tasks.confidence.calibration import LossKind
 from weft.tasks.tag_vocabulary import TagSpace, decode_tags, read_column, require_annotations
 from weft.tasks.task import Answer, Loss, StructuredTask
 from weft.text.annotation import schemes
@@ -59,6 +59,8 @@ class Tag(StructuredTask[TagSpace]):
     """
 
     head = "tags"
+    has_classes = True
+    takes_weights = True
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class Tag(StructuredTask[TagSpace]):
             raise UserError(f"{where}: {message}")
         scheme = self.learn if self.scheme else ""
         if scheme:
-            seen[0] = _all_tags(seen[0], scheme)
+            seen[0] = all_tags(seen[0], scheme)
         return TagSpace(names, tuple(tuple(sorted(tags)) for tags in seen), scheme)
 
     def load_space(self, saved: Saved) -> TagSpace:
@@ -163,9 +165,14 @@ class Tag(StructuredTask[TagSpace]):
             columns[0] = tuple(schemes.convert(columns[0], self.scheme, space.scheme, "repair"))
         return columns
 
+    def classes(self, target: np.ndarray, space: TagSpace) -> tuple[np.ndarray, ...]:
+        """Return the tags by column; O is a class like the others."""
+        return tuple(target.T)
+
     def loss(self, scores: "TagOutput", batch: "LabelledBatch") -> Loss:  # type: ignore[override]  # a head's own
         """Return the summed loss of the tags, and the words."""
-        return Loss(*scores.loss(batch.target, self.loss_kind))
+        total, words = scores.loss(batch.target, self.loss_kind, batch.balance, batch.row_weights)
+        return Loss(total, words if batch.row_weights is None else batch.count)
 
     def note(self, space: TagSpace) -> str:
         return "" if self.loss_kind == "cross-entropy" else UNCALIBRATED_NOTE
@@ -223,7 +230,7 @@ class Tag(StructuredTask[TagSpace]):
         return TagMetric(space)
 
 
-class TagMetric:
+class TagMetric(MetricRepr):
     """Words with the right tag, and the right spans where tags mark spans."""
 
     def __init__(self, space: TagSpace) -> None:
@@ -259,7 +266,7 @@ class TagMetric:
         return values
 
 
-def _all_tags(tags: Iterable[str], scheme: str) -> set[str]:
+def all_tags(tags: Iterable[str], scheme: str) -> set[str]:
     """Return all tags of a scheme for the labels of some tags."""
     labels = {label for mark, label in map(schemes.split_tag, tags) if mark != schemes.OUTSIDE}
     found = {schemes.OUTSIDE}

@@ -1,16 +1,19 @@
 """Losses, answers and checks that tasks share. Importable without torch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
 from weft import registry
 from weft.errors import UserError
+from weft.notebook import HtmlRepr
 from weft.protocols import LabelSpace, Section, Space, Task
 from weft.tasks.annotation import Annotation, Decoded, SentenceDistribution
+from weft.text.class_balance import balanced_weights, group_rows, positive_weights
 from weft.text.example import Example, SkipCounter
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 AnyTask: TypeAlias = Task[Any]
 
 MAX_REPR_CHARACTERS = 100  # characters of a value in a repr
+MAX_REPR_ANSWERS = 20  # in the repr of a list
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,12 @@ class Loss:
     """A sum and what it is a sum over; only the trainer divides, once."""
 
     total: "Tensor"
-    count: int
+    count: float
     carried: Any = None  # the state in which the next piece of the same rows begins
 
 
 @dataclass(frozen=True, repr=False)
-class Answer:
+class Answer(HtmlRepr):
     """A model's prediction for one text."""
 
     value: Any
@@ -44,11 +48,15 @@ class Answer:
     coverage: float = 1.0  # below 1: some of the input was not read
     scores: tuple[float, ...] = ()  # one per label, in the order of the space
     structure: Annotation | None = None  # to draw, where the answer is about the words
+    # (node, probability) from the top to a label in a hierarchy.
+    path: tuple[tuple[str, float], ...] = ()
     tokens: tuple[tuple[str, float], ...] = ()  # of a generated text, with their probabilities
     blanks: tuple[tuple[tuple[str, float], ...], ...] = ()  # candidates, with probabilities
     # (start, end, probability) of each passage token as the first or last of an answer span.
     starts: tuple[tuple[int, int, float], ...] = ()
     ends: tuple[tuple[int, int, float], ...] = ()
+    abstained: bool | None = None  # True: not confident enough, and no value; None: not asked
+    label_set: tuple[str, ...] | None = None  # conformal, most probable first, if asked for
 
     def __repr__(self) -> str:
         value = repr(self.value)
@@ -56,7 +64,33 @@ class Answer:
             value if len(value) <= MAX_REPR_CHARACTERS else f"{value[: MAX_REPR_CHARACTERS - 1]}…"
         )
         part = f", coverage={self.coverage:.2f}" if self.coverage < 1 else ""
+        if self.label_set is not None:
+            part += f", label_set={self.label_set}"
+        value = "abstained" if self.abstained else value
         return f"Answer({value}, score={self.score:.4g}{part})"
+
+
+class Answers(list[Answer], HtmlRepr):
+    """The answers of a predictor, in the order of its inputs; notebooks show them as a table."""
+
+    def __init__(self, answers: Iterable[Answer] = (), inputs: Sequence[object] = ()) -> None:
+        super().__init__(answers)
+        self.inputs = inputs  # one per answer, or none
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Answer: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Answers": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "Answer | Answers":
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        return Answers(super().__getitem__(index), self.inputs[index])
+
+    def __repr__(self) -> str:
+        shown = [repr(answer) for answer in list.__iter__(self[:MAX_REPR_ANSWERS])]
+        if len(self) > MAX_REPR_ANSWERS:
+            shown.append(f"… {len(self) - MAX_REPR_ANSWERS:,} more")
+        return f"[{', '.join(shown)}]"
 
 
 class HeadLoss(Protocol):
@@ -130,7 +164,12 @@ def check_auxiliary(auxiliary: float) -> float:
     return auxiliary
 
 
-def add_auxiliary_loss(loss: Loss, scores: "Tensor | WithAuxiliaryLM", auxiliary: float) -> Loss:
+def add_auxiliary_loss(
+    loss: Loss,
+    scores: "Tensor | WithAuxiliaryLM",
+    auxiliary: float,
+    row_weights: "Tensor | None" = None,
+) -> Loss:
     """Return the loss of the answers plus, while a language model is trained, that of its tokens.
 
     L = L_task + λ L_tokens, the latter per token on average (Radford et al. 2018).
@@ -139,7 +178,9 @@ def add_auxiliary_loss(loss: Loss, scores: "Tensor | WithAuxiliaryLM", auxiliary
 
     if not isinstance(scores, WithAuxiliaryLM):
         return loss
-    return Loss(loss.total + auxiliary * scores.nats().sum(), loss.count)
+    from weft.decode.label_losses import weighted_sum
+
+    return Loss(loss.total + auxiliary * weighted_sum(scores.nats(), row_weights), loss.count)
 
 
 def without_auxiliary(scores: "Tensor | WithAuxiliaryLM") -> "Tensor":
@@ -193,3 +234,35 @@ def compute_metrics(
     metric = task.build_metric(space)
     metric.add(task.predict_targets(scores, task.tune(scores, targets, space)), targets)
     return {name: value.value for name, value in metric.compute(resamples=0).items()}
+
+
+def class_weights(
+    targets: Iterable[np.ndarray | int], task: AnyTask, space: LabelSpace
+) -> tuple[np.ndarray, ...]:
+    """Return the weights of the classes of each column (C,), from the training targets."""
+    size = space.size
+    sizes = [size] if isinstance(size, int) else [len(labels) for labels, _ in _columns(space)]
+    counts = [np.zeros(size, np.int64) for size in sizes]
+    n = 0
+    for target in targets:
+        n += 1
+        for column, found in zip(counts, task.classes(target, space), strict=True):
+            np.add.at(column, found, 1)
+    if task.multi_label:
+        return (positive_weights(counts[0], n),)
+    return tuple(balanced_weights(column) for column in counts)
+
+
+def class_groups(
+    targets: Iterable[np.ndarray | int], task: AnyTask, space: LabelSpace
+) -> list[np.ndarray]:
+    """Return the rows of each class; a row with several classes is in several groups."""
+
+    def classes(target: np.ndarray | int) -> Iterator[int]:
+        # The classes of several columns are told apart by their remainder.
+        columns = task.classes(target, space)
+        return chain.from_iterable(
+            (found * len(columns) + k).tolist() for k, found in enumerate(columns)
+        )
+
+    return group_rows(classes(target) for target in targets)

@@ -10,18 +10,20 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.metrics.structure.tree_nodes import NO_LABEL, UNSEEN_LABEL, NodeAccuracy
-from weft.metrics.value import MetricValue
+from weft.metrics.value import MetricRepr, MetricValue
 from weft.protocols import Saved
 from weft.registry import register
 from weft.tasks.annotation import Annotation, Decoded
 from weft.tasks.tag_vocabulary import TagSpace
-from weft.tasks.task import Answer, StructuredTask
+from weft.tasks.task import Answer, Loss, StructuredTask
 from weft.text.annotation.trees import Tree
 from weft.text.example import Example, SkipCounter
 from weft.untrusted import parse_integer
 
 if TYPE_CHECKING:
+    from weft.batch import LabelledBatch
     from weft.batch.trees import FlatTree
+    from weft.decode.heads.tree_nodes import TreeNodeOutput
 
 
 @register("task", "nodes")
@@ -35,6 +37,7 @@ class TreeNodes(StructuredTask[TagSpace]):
     head = "nodes"
     metric = "root"
     reads_trees = True
+    has_classes = True
 
     def prepare(self, example: Example, tally: SkipCounter) -> Example:
         """The example with its tree made binary, and the words of it."""
@@ -70,6 +73,14 @@ class TreeNodes(StructuredTask[TagSpace]):
         labels = [index.get(label, UNSEEN_LABEL) if label else NO_LABEL for label in flat.labels]
         return np.stack([np.array(labels, np.int64), flat.parents], axis=1)
 
+    def classes(self, target: np.ndarray, space: TagSpace) -> tuple[np.ndarray, ...]:
+        """Return the labels of the nodes that have one."""
+        return (target[target[:, 0] >= 0, 0],)
+
+    def loss(self, scores: "TreeNodeOutput", batch: "LabelledBatch") -> Loss:  # type: ignore[override]  # a head's own
+        """Return the summed loss of the labels, and the nodes."""
+        return Loss(*scores.loss(batch.target, batch.balance))
+
     def answers(self, scores: Sequence[Decoded], space: TagSpace) -> list[Answer]:
         """The label of each root; those of the other nodes are in the structure."""
         return [self._answer(found, space) for found in scores]
@@ -104,7 +115,7 @@ class TreeNodes(StructuredTask[TagSpace]):
         return NodeMetric(space)
 
 
-class NodeMetric:
+class NodeMetric(MetricRepr):
     """Right labels at the root and at all nodes."""
 
     def __init__(self, space: TagSpace) -> None:

@@ -32,6 +32,8 @@ START_NAMES = (
     "answerstart",
     "answer_starts",
 )  # character offsets of answers in the second text
+WORD_NAMES = ("tokens", "words")  # lists of words, with a tag for each
+SENTENCE_NAMES = ("intent", "label")  # of the words together, beside a tag for each
 ID_NAMES = ("id", "idx", "uid", "guid", "index", "example_id")
 NO_LABEL = ""
 
@@ -54,6 +56,7 @@ class Columns:
     label_is_text: bool = False  # the label is a target text (seq2seq)
     strict: bool = False  # equally good candidates are an error
     joined: bool = False  # label and extra labels are one label of several cells
+    weight: str | int | None = None  # of the row's loss; None: all are 1
 
     def split_labels(self, names: Sequence[str]) -> "Columns":
         """Return the columns with a label A,B,C as three; a column of that name is one."""
@@ -79,6 +82,10 @@ class TableLayout:
     answers_in_text: bool = False  # labels are answers in the second text
     guessed: bool = False  # the header was inferred from the rows below it
     joined: bool = False  # label and extra labels are one label of several cells
+    words: bool = False  # the text is a list of tokens, the label a list with a tag for each
+    word_columns: tuple[int, ...] = ()  # further lists
+    weight: int | None = None
+    sentence_label: int | None = None  # of all words together, beside their tags
 
     @property
     def width(self) -> int:
@@ -102,6 +109,8 @@ class TableLayout:
     def describe(self) -> str:
         """Describe the use of each column: "text: column 'a'; label: column 'b'; ignored: 'c'"."""
         rows = [("text", self.text), ("second text", self.other), ("label", self.label)]
+        if self.words:
+            rows = [("words", self.text), ("tags", self.label), ("label", self.sentence_label)]
         if self.fields:
             rows[0] = ("record", None)
         parts = [f"{role}: {_column_name(i, self.names)}" for role, i in rows if i is not None]
@@ -115,11 +124,15 @@ class TableLayout:
                 parts.append(f"more references: {others}")
         if self.label is None:
             parts.append("label: none")
+        if self.weight is not None:
+            parts.append(f"weight: {_column_name(self.weight, self.names)}")
         used = {
             self.text,
             self.other,
             self.label,
             self.answer_start,
+            self.weight,
+            self.sentence_label,
             *self.fields,
             *self.extra_labels,
         }
@@ -157,8 +170,12 @@ def layout_from_names(
     more: MoreRows | None = None,
     *,
     header: bool = True,
+    lists: frozenset[int] = frozenset(),
 ) -> TableLayout:
-    """Detect the layout of rows under given column names (all "" without a header)."""
+    """Detect the layout of rows under given column names (all "" without a header).
+
+    `lists` are the columns whose cells are lists.
+    """
     requested = requested.split_labels(names)
     columns = list(zip(*body, strict=True)) if body else [()] * len(names)
     text = _resolve_column(requested.text, names, file, "text")
@@ -170,13 +187,28 @@ def layout_from_names(
     identity = _resolve_column(requested.id, names, file, "id")
     other = _resolve_column(requested.text_pair, names, file, "text-pair")
     others = _resolve_columns(requested.extra_labels, names, file, "label")
-    fields = _resolve_fields(requested.fields, names, file, {label, identity, *others})
+    weight = _resolve_column(requested.weight, names, file, "weight")
+    fields = _resolve_fields(requested.fields, names, file, {label, identity, weight, *others})
     if fields:
         if requested.label is None and list(requested.fields) != ["*"]:
             label = _find_by_name(names, TARGET_NAMES, {*fields, identity, *others})
-        return TableLayout(fields[0], label, identity, names, header, fields, others)
+        return TableLayout(fields[0], label, identity, names, header, fields, others, weight=weight)
+    words = _find_words(names, text, lists)
+    if words is not None and requested.label is None:
+        tags = _find_tags(names, columns, lists - {words}, file)
+    else:
+        tags = label if label in lists else None
+    if words is not None and tags is not None:
+        if identity is None:
+            identity = _find_by_name(names, ID_NAMES, {words, tags})
+        more_lists = tuple(sorted(lists - {words, tags}))
+        taken_columns = {identity, weight, *lists}
+        return TableLayout(
+            words, tags, identity, names, header, words=True, word_columns=more_lists,
+            weight=weight, sentence_label=_find_by_name(names, SENTENCE_NAMES, taken_columns),
+        )  # fmt: skip
     taken_by_request: set[int | None] = {
-        column for column in (label, identity) if column is not None
+        column for column in (label, identity, weight) if column is not None
     }
     text, other = find_text_pair(names, text, other, taken_by_request)
     taken = taken_by_request | {column for column in (other,) if column is not None}
@@ -197,13 +229,13 @@ def layout_from_names(
         if requested.strict:
             _require_single_text(names, columns, taken | {identity}, file)
         text = _find_text_by_content(columns, taken | {identity})
-    for first, second in itertools.combinations((text, label, identity, other), 2):
+    for first, second in itertools.combinations((text, label, identity, other, weight), 2):
         if first is not None and first == second:
             raise UserError(
                 f"{file}: {_column_name(first, names)} has two roles. Pass another one."
             )
     if label is None and requested.label is None:
-        label = _find_label(names, columns, {text, identity, other}, file, more)
+        label = _find_label(names, columns, {text, identity, other, weight}, file, more)
     used = {text, label, identity, other}
     start, within = None, False
     if label is not None and other is not None:
@@ -213,8 +245,28 @@ def layout_from_names(
     return TableLayout(
         text, label, identity, names, header,
         extra_labels=others, other=other, answer_start=start, answers_in_text=within,
-        joined=requested.joined,
+        joined=requested.joined, weight=weight,
     )  # fmt: skip
+
+
+def _find_words(names: tuple[str, ...], text: int | None, lists: frozenset[int]) -> int | None:
+    """Return the column of tokens, if a column of lists has such a name."""
+    candidates = sorted(lists) if text is None else sorted(lists & {text})
+    return next((i for i in candidates if names[i].lower() in WORD_NAMES), None)
+
+
+def _find_tags(
+    names: tuple[str, ...], columns: Sequence[Sequence[str]], lists: frozenset[int], file: str
+) -> int | None:
+    """Return the list column of tags: the one with the name of a label, or the only other one.
+
+    If another column has the name of a label, the tokens have a label together.
+    """
+    named = sorted(i for i in lists if names[i].lower() in LABEL_NAMES)
+    candidates = named or ([] if _has_label_name(names, {*lists}) else sorted(lists))
+    if len(candidates) > 1:
+        raise _ambiguous([(i, columns[i]) for i in candidates], names, file, "tags")
+    return candidates[0] if candidates else None
 
 
 def _find_source_and_target(
@@ -485,15 +537,18 @@ def _read_more_rows(width: int, free: list[int], more: MoreRows) -> list[list[st
 
 
 def _ambiguous(
-    candidates: list[tuple[int, Sequence[str]]], names: tuple[str, ...], file: str
+    candidates: list[tuple[int, Sequence[str]]],
+    names: tuple[str, ...],
+    file: str,
+    role: str = "label",
 ) -> UserError:
     parts = []
     for column, cells in candidates:
-        values = list(dict.fromkeys(cells))[:3]
+        values = [cell[:30] for cell in dict.fromkeys(cells)][:3]
         parts.append(f"{_column_name(column, names)} ({', '.join(map(repr, values))}…)")
     flags = " or ".join(f"--label {names[column] or column}" for column, _ in candidates)
     return AmbiguousColumnError(
-        f"{file}: {' and '.join(parts)} could each be the label. Pass {flags}."
+        f"{file}: {' and '.join(parts)} could each be the {role}. Pass {flags}."
     )
 
 

@@ -1,5 +1,6 @@
 """A text with its label and its origin, as readers yield it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from weft.errors import UserError
 from weft.text.annotation.frames import Coreference, Extractions, Frames
 from weft.text.annotation.schemes import Span
 from weft.text.annotation.trees import Tree
+from weft.text.location import format_location
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,6 +21,7 @@ class WordAnnotations:
 
     columns: Mapping[str, tuple[str, ...]]
     main: str = ""  # the default column
+    label: str = ""  # of the sentence as a whole, such as its intent
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,12 @@ class Example:
         default=None, compare=False
     )  # (T, F), the matrix the text refers to
     other: str | None = None  # second text of a pair
+    weight: float = 1.0  # of its loss in training: 2 counts as much as two copies
 
     @property
     def where(self) -> str:
-        """'file:line', for messages."""
-        return f"{self.file}:{self.line}" if self.file else "input"
+        """'file:line' or, for a table in memory, 'train[17]', for messages."""
+        return format_location(self.file, self.line) if self.file else "input"
 
     @property
     def full_text(self) -> str:
@@ -127,6 +131,11 @@ def _singular(phrase: str) -> str:
     return " ".join(SINGULAR.get(word, word) for word in phrase.split(" "))
 
 
+def sentence_label(label: Label) -> Label:
+    """Return the label of the sentence where its words are tagged, too, else the label itself."""
+    return label.label if isinstance(label, WordAnnotations) and label.label else label
+
+
 def join_pair(text: str, other: str) -> str:
     """Return two texts on one line."""
     return f"{text}{PAIR_SEPARATOR}{other}"
@@ -149,6 +158,20 @@ def parse_label(value: object) -> Label:
     if isinstance(value, list) and all(isinstance(item, (str, int, float)) for item in value):
         return tuple(str(parse_label(item)) for item in value)
     raise UserError(f"the label must be a text, a number or a list of either, found {value!r:.40}.")
+
+
+def parse_weight(value: object) -> float:
+    """Return the weight of a row, a number of 0 or more."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError
+        weight = float(value)
+        if not 0 <= weight < math.inf:
+            raise ValueError
+    except (ValueError, OverflowError):
+        shown = "nothing" if value in (None, "") else f"{value!r:.40}"
+        raise UserError(f"the weight should be a number of 0 or more, found {shown}.") from None
+    return weight
 
 
 def parse_answers(value: object) -> GoldAnswers | None:

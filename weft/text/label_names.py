@@ -71,7 +71,7 @@ def _rename_label(label: Label, names: Mapping[str, str]) -> Label:
         return _name_of(str(int(label)), names)
     if isinstance(label, WordAnnotations):
         tags = tuple(_name_of(tag, names) for tag in label.columns[label.main])
-        return WordAnnotations({**label.columns, label.main: tags}, label.main)
+        return WordAnnotations({**label.columns, label.main: tags}, label.main, label.label)
     return label
 
 

@@ -13,6 +13,7 @@ from typing import IO, Literal, cast
 
 from weft.errors import UserError, near_miss
 from weft.text.example import SkipCounter
+from weft.text.location import MEMORY_PREFIX, format_location
 from weft.untrusted import check_regular
 
 BadRowPolicy = Literal["error", "skip"]
@@ -23,6 +24,7 @@ SKIP_HINT = "pass --on-bad-row skip to leave such rows out"
 
 UNDECODABLE = "undecodable bytes"
 NUL_BYTE = "NUL byte"
+BAD_WEIGHT = "weight is not a number"
 EMPTY_TEXT = "empty text"
 SURROGATE_MESSAGE = (
     f"a lone surrogate, which is not valid text. Write the whole character, or {SKIP_HINT}."
@@ -59,7 +61,7 @@ class BadRows:
 
     def report(self, kind: str, line: int, message: str) -> None:
         """Report a bad row; `message` says what is wrong and how to fix it."""
-        where = f"{self.file}:{line}"
+        where = format_location(self.file, line)
         if not self.skip:
             raise UserError(f"{where}: {message}")
         self.skipped.add(kind, where)
@@ -176,7 +178,9 @@ class UniqueIds:
         first = self._seen.setdefault(name, line)
         if first == line:
             return False
-        message = f"id '{name}' is already used on line {first}"
+        earlier = format_location(self._bad_rows.file, first)
+        where = f"line {first}" if earlier.endswith(f":{first}") else earlier
+        message = f"id '{name}' is already used on {where}"
         self._bad_rows.report("duplicate id", line, f"{message}. Make ids unique, or {SKIP_HINT}.")
         return True
 
@@ -221,6 +225,10 @@ def strip_compression(path: str) -> tuple[str, str]:
 
 def file_not_found(path: str) -> UserError:
     """Return the error for a missing file, with the closest name in its folder."""
+    if path.startswith(MEMORY_PREFIX):
+        return UserError(
+            f"{path}: these rows were in the memory of another process. Pass them again, or a file."
+        )
     target = Path(path)
     folder = target.parent
     files = path.split(",")

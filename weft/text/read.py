@@ -4,14 +4,16 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from weft.errors import UserError
 from weft.registry import check_types
 from weft.text.annotation import trees
-from weft.text.columns import NO_LABEL, TableLayout, layout_from_names, layout_from_rows
+from weft.text.columns import NO_LABEL, TableLayout, layout_from_rows
 from weft.text.columns import Columns as Columns
-from weft.text.example import Example, Label, SkipCounter, parse_label
+from weft.text.example import Example, Label, SkipCounter, parse_weight
 from weft.text.formats.brackets import read_brackets
 from weft.text.formats.csv import (
     NumberedRows,
@@ -24,12 +26,10 @@ from weft.text.formats.csv import (
 from weft.text.formats.jsonl import (
     Keys,
     add_references,
-    find_row_fault,
     find_surrogate_fault,
     invalid_json_message,
     locate_answers,
     parse_row,
-    second_text,
     to_cell,
 )
 from weft.text.formats.jsonl import no_text_message as no_text_message
@@ -45,10 +45,13 @@ from weft.text.formats.recognise import (
     recognise_structure,
 )
 from weft.text.formats.recognise import recognise as recognise
+from weft.text.formats.rows import Row, RowFault, examples_from_rows, layout_of_rows
 from weft.text.formats.squad import fault_kind
 from weft.text.line_source import (
+    BAD_WEIGHT,
     EMPTY_TEXT,
     EMPTY_TEXT_MESSAGE,
+    MAX_HEAD_LINES,
     SKIP_HINT,
     BadRowPolicy,
     BadRows,
@@ -56,6 +59,9 @@ from weft.text.line_source import (
     UniqueIds,
     file_not_found,
 )
+from weft.text.location import SPOOL_ENDING
+from weft.text.tables.spool import parse_spooled
+from weft.text.tables.table import PathOrTable, Table, find_table
 from weft.untrusted import has_surrogate
 
 GUESSED_HEADER = "first line taken for a header"
@@ -63,7 +69,7 @@ GUESSED_HEADER = "first line taken for a header"
 
 @check_types
 def read(
-    path: str | os.PathLike[str],
+    path: PathOrTable,
     *,
     columns: Columns = Columns(),  # noqa: B008 (frozen)
     format: str | None = None,
@@ -73,14 +79,19 @@ def read(
     separator: str | None = None,
     keep_empty: bool = False,
 ) -> Iterator[Example]:
-    """Yield the examples of a file, folder, pair of files or standard input ('-').
+    """Yield the examples of a file, folder, pair of files, standard input ('-') or table.
 
-    Missing files and unknown columns raise at once; bad rows when they are reached. Of files
-    joined by a comma, only the first is read if no label is requested.
+    A table is data in memory: rows, columns, a data frame, an Arrow table, a dataset; or the name
+    of a dataset, "hf:NAME". Missing files and unknown columns raise at once; bad rows when they are
+    reached. Of files joined by a comma, only the first is read if no label is requested.
     """
-    name = os.fspath(path)
     if format is not None:
         check_format(format)
+    if (found := find_table(path)) is not None:
+        table_name, table = found
+        bad_rows = BadRows(table_name, on_bad_row, skipped, keep_empty)
+        return _require_examples(_read_table(table, columns, bad_rows, separator), table_name)
+    name = os.fspath(path)
     files = resolve_files(name)
     for file in files:
         if file != "-" and not os.path.exists(file):
@@ -132,18 +143,18 @@ def read(
     )
 
 
-def resolve_columns(
-    path: str | os.PathLike[str], columns: Columns, format: str | None = None
-) -> Columns:
+def resolve_columns(path: PathOrTable, columns: Columns, format: str | None = None) -> Columns:
     """Return the columns that `read` would detect, to read a sibling file (dev, test) alike."""
     layout = table_layout(path, columns, format)
     return columns if layout is None else layout.columns
 
 
 def table_layout(
-    path: str | os.PathLike[str], columns: Columns, format: str | None = None
+    path: PathOrTable, columns: Columns, format: str | None = None
 ) -> TableLayout | None:
     """Return the layout that `read` would detect in a table or JSON lines; None for others."""
+    if (found := find_table(path)) is not None:
+        return detect_table_layout(found[1], columns, found[0])
     name = os.fspath(path)
     if name == "-" or os.path.isdir(name):
         return None
@@ -161,6 +172,50 @@ def table_layout(
         options = _ReadOptions(columns, BadRows(source.name, "skip", None), False, None)
         _READERS[kind](source, options)  # detects the columns before reading the first row
         return options.found
+
+
+def detect_table_layout(table: Table, columns: Columns, file: str) -> TableLayout:
+    """Return the layout of a table in memory."""
+    sample = [row for row in islice(table.rows(), MAX_HEAD_LINES) if isinstance(row, dict)]
+    names = table.columns
+
+    def more() -> Iterator[list[str]]:
+        rows = (row for row in table.rows() if isinstance(row, dict))
+        return ([to_cell(row.get(name)) for name in names] for row in rows)
+
+    return layout_of_rows(names, sample, columns, file, more)
+
+
+def _read_table(
+    table: Table, columns: Columns, bad_rows: BadRows, separator: str | None
+) -> Iterator[Example]:
+    keys = Keys.from_layout(detect_table_layout(table, columns, bad_rows.file))
+    examples = examples_from_rows(
+        _check_surrogates(table.rows(keys.used), keys), keys, bad_rows.file, columns, bad_rows
+    )
+    if separator is None:
+        return examples
+    return (_split_label(example, separator) for example in examples)
+
+
+def _check_surrogates(rows: Iterator[Row], keys: Keys) -> Iterator[tuple[int, Row]]:
+    for number, row in enumerate(rows, 1):
+        if type(row) is dict and not all(map(_is_ascii, row.values())):
+            fault = find_surrogate_fault(row, keys)
+            row = row if fault is None else RowFault(*fault)
+        yield number, row
+
+
+def _is_ascii(value: object) -> bool:
+    return type(value) is str and value.isascii()
+
+
+def _split_label(example: Example, separator: str) -> Example:
+    """Return the example with the labels of its cell, as in a table of texts."""
+    label = example.label
+    if label is not None and not isinstance(label, str):
+        return example
+    return replace(example, label=tuple(label.split(separator)) if label else ())
 
 
 def _has_tab(source: LineSource) -> bool:
@@ -279,45 +334,27 @@ def _read_jsonl(source: LineSource, options: _ReadOptions) -> Iterator[Example]:
 
 
 def _read_json_rows(source: LineSource, options: _ReadOptions, keys: Keys) -> Iterator[Example]:
-    bad_rows, file = options.bad_rows, source.name
-    ids = UniqueIds(options.columns.id is not None, options.bad_rows)
-    text_key, label_key, id_key = keys.text, keys.label, keys.id
-    for number, line in source.lines(bad_rows):
+    rows = _parse_json_lines(source, options, keys)
+    return examples_from_rows(rows, keys, source.name, options.columns, options.bad_rows)
+
+
+def _parse_json_lines(
+    source: LineSource, options: _ReadOptions, keys: Keys
+) -> Iterator[tuple[int, Row]]:
+    for number, line in source.lines(options.bad_rows):
         if not line or line.isspace():
             continue
         try:
             row = parse_row(line)
         except (ValueError, RecursionError) as error:
-            bad_rows.report("invalid JSON", number, invalid_json_message(line, error))
+            yield number, RowFault("invalid JSON", invalid_json_message(line, error))
             continue
-        if type(row) is dict:
-            keys.merge_text(row)
-        fault = find_row_fault(row, text_key, line, bad_rows.keep_empty)
-        if not fault and second_text(row, keys.other) is not None:
-            fault = find_row_fault(row, keys.other or "", line, keep_empty=True)
-        fault = fault or find_surrogate_fault(row, keys, line)
-        if fault:
-            bad_rows.report(fault[0], number, fault[1])
-            continue
-        label = row.get(label_key) if label_key is not None else None
-        other = second_text(row, keys.other)
-        if type(label) is not str or other is not None or keys.extra_labels:
-            try:
-                start = None if keys.answer_start is None else row.get(keys.answer_start)
-                label = parse_label(label)
-                if keys.extra_labels:
-                    label = add_references(
-                        label, [to_cell(row.get(key)) for key in keys.extra_labels], keys.joined
-                    )
-                label = locate_answers(label, other, start, keys.answers_in_text)
-            except UserError as error:
-                bad_rows.report(fault_kind(error), number, str(error))
-                continue
-        identity = row.get(id_key) if id_key is not None else None
-        name = "" if identity is None else str(identity)
-        if ids.is_repeated(name, number):
-            continue
-        yield Example(row[text_key], label, name, file, number, other=other)
+        if source.path.endswith(SPOOL_ENDING):
+            row = parse_spooled(row)
+        if "\\u" in line and "\\ud" in line.lower() and type(row) is dict:
+            fault = find_surrogate_fault(row, keys)
+            row = row if fault is None else RowFault(*fault)
+        yield number, row
 
 
 def _detect_keys(head: list[bytes], file: str, options: _ReadOptions) -> Keys:
@@ -334,8 +371,7 @@ def _detect_keys(head: list[bytes], file: str, options: _ReadOptions) -> Keys:
     names = tuple(dict.fromkeys(key for row in rows for key in row))
     if not names:
         raise UserError(f"{file}:1: no 'text' field; found []. Give each row a \"text\".")
-    cells = [[to_cell(row.get(name)) for name in names] for row in rows]
-    layout = layout_from_names(names, cells, options.columns, file)
+    layout = layout_of_rows(names, rows, options.columns, file)
     options.found = layout
     return Keys.from_layout(layout)
 
@@ -413,6 +449,15 @@ def _table_examples(
         if layout.extra_labels:
             others = [cells[i] for i in layout.extra_labels]
             label = add_references(label, others, layout.joined)
+        weight = 1.0
+        if layout.weight is not None:
+            try:
+                weight = parse_weight(cells[layout.weight].strip())
+            except UserError as error:
+                bad_rows.report(BAD_WEIGHT, number, str(error))
+                continue
+            if weight == 0:
+                continue
         name = cells[id_at] if id_at is not None else ""
         if ids.is_repeated(name, number):
             continue
@@ -424,7 +469,7 @@ def _table_examples(
             except UserError as error:
                 bad_rows.report(fault_kind(error), number, str(error))
                 continue
-        yield Example(text, label, name, file, number, other=other)
+        yield Example(text, label, name, file, number, other=other, weight=weight)
 
 
 def _ragged_message(count: int, layout: TableLayout) -> str:

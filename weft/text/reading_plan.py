@@ -1,18 +1,18 @@
 """Decide once how all files of a run are read, and report it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import UserError
-from weft.text.columns import Columns
+from weft.text.columns import WORD_NAMES, Columns
 from weft.text.formats.conllu_sentence import COLUMNS as CONLLU
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.recognise import is_matrix_file, recognise
+from weft.text.location import is_table, source_exists
 from weft.text.read import table_layout
 from weft.text.tag_columns import choose_tag_columns
 
-TABLES = ("csv", "tsv", "jsonl", "parquet")
+TABLES = ("csv", "tsv", "jsonl", "parquet", "table")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def plan_reading(
     for path in files[1:]:
         if format_of(path, format) not in TABLES:
             continue
-        layout = table_layout(path, adapt_columns(columns, path, format), format)
+        unweighted = replace(columns, weight=None)  # only training has weights
+        layout = table_layout(path, adapt_columns(unweighted, path, format), format)
         if layout is not None and layout.describe() != lines[0]:
             lines.append(f"{path}: {layout.describe()}")
     return ReadingPlan(columns, tuple(lines))
@@ -77,6 +78,8 @@ def adapt_columns(columns: Columns, path: str, format: str | None = None) -> Col
     kind = format_of(path, format)
     if kind == "conllu":
         return columns if columns.label in (None, *CONLLU) else replace(columns, label=None)
+    if kind == "conll" and str(columns.text).lower() in WORD_NAMES:
+        return replace(columns, text=None, label=None)  # of a table with lists of tokens
     if kind not in TABLES:
         return columns if kind in ("conll", "") else _without_positions(columns)
     try:
@@ -100,7 +103,7 @@ def format_of(path: str, format: str | None = None) -> str:
         path == "-"
         or is_matrix_file(path)
         or len(resolve_files(path)) > 1
-        or not os.path.exists(path)
+        or not source_exists(path)
     ):
         return ""
-    return format or recognise(path)
+    return "table" if is_table(path) else format or recognise(path)

@@ -8,7 +8,7 @@ from typing import IO, TypeVar
 from weft.errors import UserError
 from weft.storage import atomic_write
 from weft.text.columns import Columns, TableLayout
-from weft.text.example import Example, GoldAnswers, Label, parse_label
+from weft.text.example import Example, GoldAnswers, Label, WordAnnotations, parse_label
 from weft.text.formats.csv import (
     NumberedRows,
     decode_head,
@@ -132,6 +132,12 @@ def _rewrite_jsonl(
     for example, line in _match_rows(examples, source.lines(_ignore_bad_rows(source))):
         row = json.loads(line)
         changed: dict[str, object] = {}
+        if isinstance(example.label, WordAnnotations):
+            tags = list(example.label.columns[example.label.main])
+            if label is not None and list(map(str, row[label])) != tags:
+                line = json.dumps(row | {label: tags}, ensure_ascii=line.isascii())
+            out.write(line + end)
+            continue
         if row[text] != example.text:
             changed[text] = example.text
         answers = isinstance(example.label, GoldAnswers)  # of the passage, which does not change

@@ -298,7 +298,7 @@ UNSUPPORTED_STRUCTURES = (
     UnsupportedStructure(
         "semantic role labelling (PropBank, CoNLL-2005 or CoNLL-2012 columns)",
         _find_roles,
-        "each role column belongs to one predicate, and no task reads predicates yet",
+        "each role column belongs to one predicate; --recipe srl-bilstm-crf learns them",
     ),
     UnsupportedStructure(
         "open information extraction (OIE2016 columns)",

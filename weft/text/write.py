@@ -14,8 +14,10 @@ from typing import IO, cast
 from weft.errors import UserError, unknown_name
 from weft.registry import check_types
 from weft.storage import atomic_write, write_bytes
-from weft.text.example import Example, GoldAnswers, Label
+from weft.text.annotation.frames import Frames
+from weft.text.example import Example, GoldAnswers, Label, WordAnnotations
 from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
+from weft.text.formats.semantics.roles import format_example
 from weft.text.line_source import strip_compression
 
 LABEL_SEPARATOR = "|"  # between the labels of one CSV or TSV cell
@@ -86,9 +88,13 @@ def open_text(part: str | Path, compression: str) -> Iterator[IO[str]]:
 def _write_jsonl(examples: Iterable[Example], out: IO[str], separator: str) -> None:
     for example in examples:
         row: dict[str, object] = {"id": example.id} if example.id else {}
-        row |= {"text": example.text}
-        row |= {} if example.other is None else {"other": example.other}
-        row["label"] = _answers_to_json(example.label) or example.label
+        if isinstance(example.label, WordAnnotations):
+            row |= {"tokens": example.words, "tags": example.label.columns[example.label.main]}
+            row |= {"label": example.label.label} if example.label.label else {}
+        else:
+            row |= {"text": example.text}
+            row |= {} if example.other is None else {"other": example.other}
+            row["label"] = _answers_to_json(example.label) or example.label
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -180,10 +186,20 @@ def _unsupported_error(kind: str, what: str, value: str) -> UserError:
     )
 
 
+def _write_roles(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        if not isinstance(example.label, Frames):
+            raise UserError(
+                f"{example.where}: no semantic roles to write as columns. Write JSONL instead."
+            )
+        out.write(format_example(example))
+
+
 _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
     "csv": _write_csv,
     "tsv": _write_tsv,
     "jsonl": _write_jsonl,
     "fasttext": _write_fasttext,
     "lines": _write_lines,
+    "roles": _write_roles,
 }

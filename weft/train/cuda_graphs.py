@@ -28,8 +28,8 @@ WARMUP_UPDATES = 3  # eager updates of a shape before capturing, which costs as 
 MIN_UPDATES_TO_CAPTURE = 100  # fewer do not repay capturing
 
 # Shapes of input and target, the count of the loss, and whether there is no padding.
-ShapeKey: TypeAlias = tuple[torch.Size, torch.Size, int, bool]
-Update = Callable[[list[LabelledBatch], int], tuple[Tensor, Tensor]]  # -> loss, gradient norm
+ShapeKey: TypeAlias = tuple[torch.Size, torch.Size, float, bool]
+Update = Callable[[list[LabelledBatch], float], tuple[Tensor, Tensor]]  # -> loss, gradient norm
 
 
 def maybe_compile(
@@ -79,7 +79,7 @@ def make_train_step(
     if not _shapes_repeat(state.model, runtime, batches):
         return update
 
-    def fast_update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
+    def fast_update(group: list[LabelledBatch], count: float) -> tuple[Tensor, Tensor]:
         with runtime.attention_kernels():
             return update(group, count)
 
@@ -132,7 +132,7 @@ class CapturedTrainStep:
         self.seen: dict[ShapeKey, int] = {}
         self.graphs: dict[ShapeKey, _StepGraph] = {}
 
-    def __call__(self, group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, group: list[LabelledBatch], count: float) -> tuple[Tensor, Tensor]:
         batch, state, model = group[0], self.state, self.state.model
         assert isinstance(model, Model)
         starts = model.head.is_stateful and state.carried is None
@@ -141,14 +141,16 @@ class CapturedTrainStep:
             state.speedup_failure = (
                 state.speedup_failure or "not enough memory for updates as CUDA graphs"
             )
+        # A graph has the count in it, which differs with every batch of weighted rows.
+        eager = len(group) > 1 or starts or batch.row_weights is not None
         with without_autocast_cache():
-            if len(group) > 1 or state.micro_batches > 1 or starts or state.speedup_failure:
+            if eager or state.micro_batches > 1 or state.speedup_failure:
                 return self.update(group, count)
             return self._run_captured(
                 _pad_to_multiple(batch, self.multiple, model.max_positions), count
             )
 
-    def _run_captured(self, batch: LabelledBatch, count: int) -> tuple[Tensor, Tensor]:
+    def _run_captured(self, batch: LabelledBatch, count: float) -> tuple[Tensor, Tensor]:
         key = (batch.source.data.shape, batch.target.shape, count, batch.source.full)
         if key not in self.graphs:
             self.seen[key] = self.seen.get(key, 0) + 1
@@ -160,7 +162,7 @@ class CapturedTrainStep:
                 return self.update([batch], count)
         return self.graphs[key].replay(batch, self.state)
 
-    def _try_capture(self, key: ShapeKey, batch: LabelledBatch, count: int) -> bool:
+    def _try_capture(self, key: ShapeKey, batch: LabelledBatch, count: float) -> bool:
         before = self.state.carried
         graph = _StepGraph(self.state, batch, self.update, count)
         try:
@@ -183,7 +185,7 @@ class CapturedTrainStep:
 class _StepGraph:
     """Static buffers for one batch shape, and the graph captured over them."""
 
-    def __init__(self, state: TrainState, batch: LabelledBatch, update: Update, count: int):
+    def __init__(self, state: TrainState, batch: LabelledBatch, update: Update, count: float):
         self.state, self.update, self.count = state, update, count
         device = next(state.model.parameters()).device
         on_device = batch.to(device)

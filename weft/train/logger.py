@@ -1,23 +1,19 @@
-"""The run logger: a progress bar on a terminal, plain lines elsewhere, metrics.jsonl always."""
+"""The run logger: a progress bar or plain lines, metrics.jsonl, and experiment trackers."""
 
 import contextlib
 import json
-import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from weft.errors import UserError
-from weft.progress import ProgressLines, Stage
+from weft.progress import ProgressBar, ProgressLines, Stage, open_bar
 from weft.storage import WriteError, append_line, write_text
 from weft.terminal import Terminal
+from weft.train.trackers import Tracker, describe, finite_values, open_tracker
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from weft.train.state import Progress as Update
 
 Row = TypeVar("Row")
@@ -31,20 +27,25 @@ class ResumeError(UserError):
 class RunLogger:
     """Logs a run to its folder and to the terminal."""
 
-    def __init__(self, folder: Path, *, quiet: bool = False, tensorboard: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        quiet: bool = False,
+        loggers: Sequence[str] = (),
+        config: Mapping[str, Any] = {},
+        tags: Mapping[str, str] = {},
+    ):
         self.folder, self.quiet = folder, quiet
         for name in ("metrics.jsonl", "log.txt"):
             (folder / name).touch()
         self.console = Terminal(stderr=True)
-        self.board = _tensorboard_writer(folder) if tensorboard else None
-        self.bar: Progress | None = None
+        self.trackers = {name: open_tracker(name, folder, config, tags) for name in loggers}
         self._first: tuple[float, float] | None = None  # time and fraction at the first update
         self._written = 0.0
-        if not quiet and sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=self.console, transient=True)
-            self.bar.start()
-            self.line = self.bar.add_task("training", total=1.0)
+        self.bar: ProgressBar | None = None
+        if not quiet:
+            self.bar = open_bar("training", total=1.0, counted=False)
         self.lines = None if self.bar is not None else ProgressLines(self._print)
 
     def reading(self, rows: Iterable[Row], what: str) -> Iterator[Row]:
@@ -54,7 +55,7 @@ class RunLogger:
                 yield row
                 stage.done = number
                 if self.bar is not None and number % 1000 == 0:
-                    self.bar.update(self.line, description=f"{what}: {number:,} rows")
+                    self.bar.update(text=f"{what}: {number:,} rows")
 
     @contextlib.contextmanager
     def during(self, what: str, unit: str = "", announce: bool = True) -> Iterator[Stage]:
@@ -73,18 +74,18 @@ class RunLogger:
         if stage.share is None:  # not timed: the first update includes set-up
             stage.started, stage.share = time.monotonic(), (progress.fraction, progress.fraction)
         else:
-            stage.done += progress.count if stage.unit == "tokens" else len(progress.rows)
+            stage.done += int(progress.count) if stage.unit == "tokens" else len(progress.rows)
             stage.share = stage.share[0], progress.fraction
         stage.where = f"epoch {progress.fraction * epochs:.1f} of {epochs}, update {progress.step}"
         stage.left = left
         if self.bar is not None and progress.step % 10 == 0:
             words = f"epoch {progress.position.epoch + 1}  loss {progress.loss:.4f}"
-            self.bar.update(self.line, completed=progress.fraction, description=words)
+            self.bar.update(done=progress.fraction, text=words)
 
     def progress(self, fraction: float, what: str) -> None:
         """Show the fraction done of a training without updates."""
         if self.bar is not None:
-            self.bar.update(self.line, completed=fraction, description=what)
+            self.bar.update(done=fraction, text=what)
         elif self.lines is not None and self.lines.stage is not None:
             stage = self.lines.stage
             stage.share, stage.where = (0.0, fraction), f"{fraction:.0%}"
@@ -104,10 +105,20 @@ class RunLogger:
         """Write one line to metrics.jsonl."""
         line = json.dumps({"event": kind, **values}, ensure_ascii=False)
         append_line(self.folder / "metrics.jsonl", line)
-        if self.board is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)) and name not in ("step", "epoch"):
-                    self.board.add_scalar(f"{kind}/{name}", value, values.get("step", 0))
+        step = values.pop("step", None)
+        metrics = {f"{kind}/{k}": v for k, v in finite_values(values).items() if k != "epoch"}
+        for name in list(self.trackers) if metrics else ():
+            with self._drop_on_failure(name) as tracker:
+                tracker.log(metrics, step)
+
+    @contextlib.contextmanager
+    def _drop_on_failure(self, name: str) -> Iterator[Tracker]:
+        """Yield a tracker; if it fails, say so and go on without it: no run is lost for its log."""
+        try:
+            yield self.trackers[name]
+        except Exception as error:
+            del self.trackers[name]
+            self.info(f"note: {name} failed and is not used any more: {describe(error)}")
 
     def info(self, text: str) -> None:
         """Write one line to the log and, unless quiet, to the terminal."""
@@ -115,16 +126,25 @@ class RunLogger:
 
     def _print(self, text: str) -> None:
         append_line(self.folder / "log.txt", text)
-        if not self.quiet:
+        if self.bar is not None:
+            self.bar.say(text)
+        elif not self.quiet:
             self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
-    def close(self) -> None:
+    def __enter__(self) -> "RunLogger":
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self.close(failed=kind is not None)
+
+    def close(self, failed: bool = False) -> None:
+        for name in list(self.trackers):
+            with self._drop_on_failure(name) as tracker:
+                tracker.finish(failed)
         if self.lines is not None:
             self.lines.close()
         if self.bar is not None:
-            self.bar.stop()
-        if self.board is not None:
-            self.board.close()
+            self.bar.close()
         (self.folder / PROGRESS_FILE).unlink(missing_ok=True)
 
 
@@ -140,16 +160,6 @@ def truncate_metrics(path: Path, step: int) -> None:
         except json.JSONDecodeError:
             break  # the run was killed in the middle of a line
     write_text(path, "".join(kept))
-
-
-def _tensorboard_writer(folder: Path) -> "SummaryWriter":
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError(
-            "train.tensorboard needs the tensorboard package: pip install 'weft[tensorboard]'."
-        ) from None
-    return SummaryWriter(str(folder / "tensorboard"))
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ def fit(
     maybe_compile(model, settings, runtime, batches)
     unfreezing = Unfreezing(model, trained, settings.unfreeze_epochs)
 
-    def update(group: list[LabelledBatch], count: int) -> tuple[Tensor, Tensor]:
+    def update(group: list[LabelledBatch], count: float) -> tuple[Tensor, Tensor]:
         total = _compute_gradients(state, task, group, count, runtime)
         norm = clip_gradients(trained, settings.clip_norm)
         for optimiser in state.optimisers:
@@ -124,7 +124,7 @@ def _accumulation_groups(
 
 
 def _compute_gradients(
-    state: TrainState, task: Objective, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Objective, group: list[LabelledBatch], count: float, runtime: Runtime
 ) -> Tensor:
     """Back-propagate a group of batches as one, in micro-batches once memory has run out."""
     while True:
@@ -143,7 +143,7 @@ def _compute_gradients(
 
 
 def _backward(
-    state: TrainState, task: Objective, group: list[LabelledBatch], count: int, runtime: Runtime
+    state: TrainState, task: Objective, group: list[LabelledBatch], count: float, runtime: Runtime
 ) -> Tensor:
     """Try once. If it fails, its autograd graph is freed before the next try."""
     total: Tensor | float = 0.0

@@ -59,7 +59,7 @@ class LossTracker:
 
     def __init__(self) -> None:
         self.sums: list[Tensor | float] = [0.0] * PARTS
-        self.counts = [0] * PARTS
+        self.counts: list[float] = [0] * PARTS
         self.updates = 0
 
     def add(self, progress: Progress) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from weft.text.class_balance import Balance, BalanceKind
+
 Init = Literal[
     "default", "xavier-uniform", "xavier-normal", "kaiming-uniform", "kaiming-normal",
     "orthogonal", "normal", "uniform",
@@ -18,7 +20,7 @@ class Settings:
     max_tokens: int = 16384  # tokens in a padded batch, padding included, at most
     accumulate: int = 1  # batches in one update
     optimiser: Literal["sgd", "adam", "adamw", "adagrad"] = "adamw"
-    learning_rate: float = 1e-3  # in a configuration also "auto": by the width of a GPT
+    learning_rate: float = 1e-3  # in a configuration also "auto": by the width of a GPT or BERT
     embedder_learning_rate: float = 0.0  # learning rate of the embedders; 0 = learning_rate
     head_learning_rate: float = 0.0  # learning rate of the head; 0 = learning_rate
     layer_decay: float = 1.0  # of a pre-trained embedder: how much slower each layer learns than
@@ -38,7 +40,13 @@ class Settings:
     clip_norm: float = 1.0  # maximum gradient norm; 0 = no clipping
     ema_decay: float = 0.0  # of a moving average of the weights, which is saved; 0 = off
     patience: int = 0  # evaluations without improvement before it stops; 0 = never
-    metric: str = ""  # decides early stopping and the best checkpoint; empty = the task's metric
+    # Decides early stopping and the best checkpoint; empty = the task's metric, or macro_f1 where
+    # the classes of texts are uneven.
+    metric: str = ""
+    # Uneven classes: weights in the loss, inverse to frequency; class-balanced sampling of each
+    # epoch; or the focal loss.
+    balance: BalanceKind = "none"
+    focal_gamma: float = 2.0  # of train.balance = "focal": 0 is cross-entropy
     evaluate_every: int = 0  # updates between evaluations; 0 = once an epoch
     # Time limit, set-up included; the schedule ends with the updates that fit. 0 = no limit.
     minutes: float = 0.0
@@ -53,5 +61,11 @@ class Settings:
     seed: int = 1
     ensemble: int = 1  # seeds that are trained as the members of one model, from `seed` on
     threads: int = 0  # of the CPU; 0 = one or all, whichever is faster (one in short runs)
-    tensorboard: bool = False  # write event files beside metrics.jsonl
+    # Experiment trackers that log the run beside metrics.jsonl: tensorboard, mlflow, wandb.
+    loggers: tuple[str, ...] = ()
     diagnose: bool = False  # gradient health at every evaluation, in metrics.jsonl
+
+    @property
+    def class_balance(self) -> Balance:
+        """The way to train on uneven classes."""
+        return Balance(self.balance, self.focal_gamma)

@@ -20,7 +20,7 @@ class Progress:
     position: Position  # of the next batch
     fraction: float  # of the run completed
     rate: float
-    count: int
+    count: float
     total: Tensor  # the loss, summed over `count`
     norm: Tensor  # of the gradient, before clipping
     rows: tuple[int, ...]

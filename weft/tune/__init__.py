@@ -1,22 +1,10 @@
-"""Search a configuration's settings: `weft.tune(config, folder)`; and random restarts of the best.
+"""Search settings: `weft.tune(config, folder)`; and random restarts of the best ones."""
 
-Like `weft.train`, this folder can be called.
-"""
-
-import inspect
-import sys
-from types import ModuleType
-
+from weft.callable_module import make_callable
 from weft.tune.search import TuneResult, tune
 from weft.tune.space import parse
 from weft.tune.study import TrialRecord
 
 __all__ = ["TrialRecord", "TuneResult", "parse", "tune"]
 
-
-class _Verb(ModuleType):
-    __call__ = staticmethod(tune)
-    __signature__ = inspect.signature(tune)  # inspect would drop a parameter for `self`
-
-
-sys.modules[__name__].__class__ = _Verb
+make_callable(__name__, tune)

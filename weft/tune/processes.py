@@ -10,9 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.machine import available_cpus
+from weft.machine import available_cpus, python_command
 from weft.registry import trusted_packages, trusting
-from weft.run.processes import python_command
 from weft.tune.restart import restarts
 from weft.tune.study import Limits, Study, TrialRecord
 from weft.tune.trial import run_trials

@@ -25,6 +25,9 @@ from weft.run.train import infer_task_settings, resolve_config, versions
 from weft.storage import copy_folder, write_text
 from weft.tasks.task import build_task
 from weft.text.example import Example, SkipCounter
+from weft.text.location import TableName
+from weft.text.tables.spool import DATA_FOLDER, spool_path, spool_table
+from weft.text.tables.table import PathOrTable, name_data
 from weft.tune.presets import SAMPLERS as PRESETS
 from weft.tune.presets import preset as preset_space
 from weft.tune.processes import run_workers
@@ -38,6 +41,7 @@ from weft.tune.trial import run_trials, trial_dir
 DEFAULT_TRIALS = 20  # without --trials and --minutes
 SEARCH_FILES = (
     "study.db",
+    DATA_FOLDER,
     "locks",
     "trials",
     "restarts",
@@ -101,6 +105,9 @@ def tune(
     config: Config | str | Path | Section,
     output: str | Path,
     *,
+    train: PathOrTable = "",
+    dev: PathOrTable = "",
+    test: PathOrTable = "",
     changes: Mapping[str, Any] = {},
     search: Mapping[str, Any] = {},
     preset: str = "",
@@ -119,12 +126,25 @@ def tune(
     """Search the settings of a configuration on dev, then train the best again with new seeds.
 
     The configuration is a recipe's name, a .toml or .json file, a dict of sections or a Config;
-    `changes` are settings by their dotted names: {"data.train": "reviews.tsv"}. Called again with
-    the same folder it goes on to `trials` in all; so may several processes. Parts from outside
-    Weft are imported only from packages in `trust`.
+    `train`, `dev` and `test` are files or data in memory, which are stored in `output`/data.
+    `changes` are settings by their dotted names. `search` maps dotted names to what to try: a list
+    of choices, or {"low": …, "high": …, "log": True}; `preset` names a ready-made search space.
+    Called again with the same folder it goes on to `trials` in all; so may several processes.
+    `on_trial` is called after every trial. Parts from outside Weft are imported only from packages
+    in `trust`.
+
+    The result has the `best` trial, all of them (`best_first()`), what it changed (`changes`) and
+    the importance of each setting; best.toml, tune.json and model/ are in `output`.
+
+    Examples:
+        >>> found = weft.tune("cnn", "runs/tuned", train="reviews.tsv",
+        ...                   search={"train.learning_rate": [1e-3, 3e-3]}, trials=10)
+        >>> found.best.settings, found.best.value
+        ({'train.learning_rate': 0.003}, 0.93)
     """
     config = as_config(config)
-    config = config.with_values(changes, "changes") if changes else config
+    if changes := name_data(changes, train=train, dev=dev, test=test):
+        config = config.with_values(changes, "changes")
     with registry.trusting(trust, config.origin_of):
         import_optuna()
         base = _without_search(config)
@@ -135,8 +155,14 @@ def tune(
         limits = replace(limits, prune=prune, device=device, seeds=seeds)
         _check_options(base, seeds, workers)
         plan = _make_spec(base, dimensions, on_message)
-        study = Study(_prepare_folder(Path(output), overwrite), plan)
+        folder = _prepare_folder(Path(output), overwrite)
+        tables = {k: v for k, v in plan.base["data"].items() if isinstance(v, TableName)}
+        stored = {f"data.{k}": spool_path(v, folder / DATA_FOLDER) for k, v in tables.items()}
+        plan = replace(plan, base=plan.base.with_values(stored, "memory")) if stored else plan
+        study = Study(folder, plan)  # which refuses other data than those of its earlier trials
         try:
+            for name in tables.values():
+                spool_table(name, folder / DATA_FOLDER)
             return _run(study, limits, workers, on_trial)
         finally:
             study.close()

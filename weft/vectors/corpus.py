@@ -16,7 +16,11 @@ from typing import IO, Literal
 import numpy as np
 
 from weft.errors import UserError
+from weft.progress import counting
+from weft.text.columns import NO_LABEL, Columns
 from weft.text.line_source import LineSource
+from weft.text.read import read
+from weft.text.tables.table import PathOrTable, find_table, list_sources, name_sources
 from weft.vectors.sampling import keep
 from weft.vectors.tokenise import Chunks, NotText
 
@@ -48,7 +52,7 @@ class Corpus:
 
 
 def corpus(
-    paths: Sequence[str | Path],
+    paths: PathOrTable | Sequence[PathOrTable],
     *,
     min_count: int = 5,
     vocab_size: int = 0,
@@ -56,13 +60,16 @@ def corpus(
     tokenizer: TokenizerName = "words",
     max_words: int = 10_000,
     folder: Path | None = None,
-    watch: Callable[[int], None] = lambda rows: None,
+    watch: Callable[[int], None] | None = None,
 ) -> Corpus:
     """Read texts, one sentence per line, and number their words; rare words are dropped.
 
+    Progress is shown, or `watch` is called with the number of words read since its last call.
     The tokenizer `words` splits like the `word` tokenizer, `whitespace` at spaces only. Lines of
-    more than `max_words` are split. Files may be compressed (.gz, .xz); "-" is standard input. The
-    ids are stored in `folder`, or in a temporary file that is deleted with the corpus.
+    more than `max_words` are split. Data in memory are a table with a column of texts, or several;
+    a list of strings is a list of files, so pass texts as [texts]. Files may be compressed (.gz,
+    .xz); "-" is standard input. The ids are stored in `folder`, or in a temporary file that is
+    deleted with the corpus.
     """
     if min_count < 1 or vocab_size < 0 or max_words < 2:
         raise UserError(
@@ -72,8 +79,10 @@ def corpus(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     chunks = Chunks(tokenizer, lowercase)
+    paths = _name_texts(paths)
     with tempfile.TemporaryFile(dir=folder) as raw:
-        cuts = _number_tokens([str(path) for path in paths], chunks, max_words, raw, watch)
+        with counting("words read", watch) as count:
+            cuts = _number_tokens(paths, chunks, max_words, raw, count)
         if not chunks.total:
             raise UserError(f"{_name_of(paths)}: no words in it. Pass text, one sentence per line.")
         kept, counts, places = rank_by_frequency(
@@ -117,11 +126,27 @@ def _number_tokens(
     return ends[np.diff(ends, prepend=0) > 0]
 
 
+def _name_texts(paths: PathOrTable | Sequence[PathOrTable]) -> list[str]:
+    """Return the files, or the names of tables; a list of lists holds texts."""
+    if isinstance(paths, (list, tuple)) and paths and all(isinstance(p, list) for p in paths):
+        return name_sources(paths, ("texts",))
+    return name_sources(list_sources(paths), ("texts",))
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, or the texts of a table, as bytes."""
+    if find_table(path) is None:
+        yield from LineSource(path).raw()
+        return
+    for example in read(path, columns=Columns(label=NO_LABEL), keep_empty=True):
+        yield example.text.encode() + b"\n"
+
+
 def _blocks(path: str) -> Iterator[bytes]:
     """The bytes of a file in blocks of whole lines."""
     held: list[bytes] = []
     size = 0
-    for line in LineSource(path).raw():
+    for line in _lines(path):
         held.append(line)
         size += len(line)
         if size >= BLOCK_BYTES:

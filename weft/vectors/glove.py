@@ -24,6 +24,7 @@ import numpy as np
 
 from weft.errors import UserError, unknown_name
 from weft.machine import available_cpus
+from weft.progress import following
 from weft.vectors.cooccurrence import (
     DEFAULT_MEMORY_BYTES,
     Cooccurrences,
@@ -95,7 +96,7 @@ def glove(
     seed: int = 1,
     memory: int = DEFAULT_MEMORY_BYTES,
     folder: Path | None = None,
-    watch: Callable[[str, float], None] = lambda what, share: None,
+    watch: Callable[[str, float], None] | None = None,
     *,
     symmetric: bool = True,
     distance: Distance = "inverse",
@@ -109,7 +110,7 @@ def glove(
     The same seed and number of threads give the same bytes. `x_max` is chosen by the size of the
     corpus (`choose_x_max`) if it is None. `sample` drops occurrences of frequent words before
     counting, as word2vec does. `negative_weight` is the weight of a random pair; 0 is GloVe.
-    `watch` hears what is being done and how much of that, from 0 to 1, is behind.
+    Progress is shown, or `watch` is called with the step and its fraction done.
     """
     from weft.vectors.store import Vectors
 
@@ -120,37 +121,38 @@ def glove(
     x_max = choose_x_max(corpus.total) if x_max is None else x_max
     threads = threads or available_cpus()
     began = time.perf_counter()
-    pairs = cooccurrences(
-        subsample(corpus, sample, seed) if sample else corpus,
-        window,
-        symmetric=symmetric,
-        distance=distance,
-        threads=threads,
-        memory=memory,
-        folder=folder,
-        watch=lambda share: watch("counting", share),
-    )
-    counted = time.perf_counter()
     costs: list[float] = []
+    with following("GloVe", watch) as follow:
+        pairs = cooccurrences(
+            subsample(corpus, sample, seed) if sample else corpus,
+            window,
+            symmetric=symmetric,
+            distance=distance,
+            threads=threads,
+            memory=memory,
+            folder=folder,
+            watch=lambda share: follow("counting", share),
+        )
+        counted = time.perf_counter()
 
-    def on_epoch(epoch: int, share: float, cost: float) -> None:
-        watch(f"epoch {epoch + 1} of {epochs}, cost {cost:.4f}", share)
-        costs[epoch:] = [cost]
+        def on_epoch(epoch: int, share: float, cost: float) -> None:
+            follow(f"epoch {epoch + 1} of {epochs}, cost {cost:.4f}", share)
+            costs[epoch:] = [cost]
 
-    factors = factorise(
-        pairs,
-        width,
-        epochs,
-        learning_rate,
-        power,
-        x_max,
-        threads=threads,
-        seed=seed,
-        bias=bias,
-        negative_weight=negative_weight,
-        counts=corpus.counts,
-        watch=on_epoch,
-    )
+        factors = factorise(
+            pairs,
+            width,
+            epochs,
+            learning_rate,
+            power,
+            x_max,
+            threads=threads,
+            seed=seed,
+            bias=bias,
+            negative_weight=negative_weight,
+            counts=corpus.counts,
+            watch=on_epoch,
+        )
     record = {
         "method": "glove",
         "width": width,

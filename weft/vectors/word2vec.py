@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.errors import UserError, unknown_name
 from weft.machine import available_cpus
+from weft.progress import counting
 from weft.vectors import sampling as aims
 
 if TYPE_CHECKING:
@@ -104,10 +105,11 @@ def train_vectors(
     max_n: int = 6,
     buckets: int = 2_000_000,
     device: str = "cpu",
-    watch: Callable[[int], None] = lambda words: None,
+    watch: Callable[[int], None] | None = None,
 ) -> Vectors:
-    """Learn the vectors of a corpus's words; `watch` hears of words as they are done.
+    """Learn the vectors of a corpus's words.
 
+    Progress is shown, or `watch` is called with the number of words done since its last call.
     Threads share the tables without locks, so that a run differs a little from the next. With
     `deterministic` each learns in copies of its own, merged in a fixed order every few thousand
     words: the same seed and number of threads give the same bytes. One thread always does. On a
@@ -121,7 +123,8 @@ def train_vectors(
     )  # fmt: skip
     if len(corpus.words) < 2:
         raise UserError("Only one word is left to learn from. Lower the minimum count.")
-    return Word2VecTrainer(corpus, settings).run(watch)
+    with counting("words trained", watch) as count:
+        return Word2VecTrainer(corpus, settings).run(count)
 
 
 class Word2VecTrainer:

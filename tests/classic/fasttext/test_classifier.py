@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+from weft.batch.loss_balance import LossBalance
 from weft.classic.fasttext import classifier as module
 from weft.classic.fasttext import vocabulary as readings
 from weft.classic.fasttext.classifier import FastText
 from weft.classic.fasttext.kernels import TrainingTargets, Weights, learn
 from weft.classic.fasttext.vocabulary import FastTextVocabulary, kinds
 from weft.classic.linear.tfidf_vectorizer import TOKEN
+from weft.decode.label_losses import label_loss, label_set_loss
 from weft.errors import UserError
 from weft.tasks.classify import Classify, ClassSpace
 from weft.tasks.regress import LabelScale, Regress
@@ -144,21 +146,23 @@ def numbered(seed=3):
     return rows, ends, Weights(table, *rest), rng
 
 
-def loss_of(kind, scores, label, wanted, smoothing):
-    from torch.nn import functional as F
-
+def loss_of(kind, scores, label, wanted, smoothing, balance):
     if kind == 0:
-        return F.cross_entropy(scores, torch.tensor(int(label)), label_smoothing=smoothing)
+        label = torch.tensor([int(label)])
+        return label_loss(scores[None], label, balance=balance, smoothing=smoothing)
     if kind == 1:
-        aim = wanted * (1 - smoothing) + smoothing / 2
-        return F.binary_cross_entropy_with_logits(scores, aim, reduction="sum")
+        return label_set_loss(scores, wanted, balance=balance, smoothing=smoothing)
     return 0.5 * (scores - wanted).square().sum()
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("smoothing", "factors", "gamma"),
+    [(0.0, [], 0.0), (0.2, [], 0.0), (0.0, [0.5, 3, 1.5], 0.0), (0.2, [0.5, 3, 1.5], 0.0),
+     (0.0, [], 2.0), (0.0, [], 0.5)],
+)  # fmt: skip
 @pytest.mark.parametrize("text", [0, 1, 2, 3])
-def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, text) -> None:
+def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, factors, gamma, text) -> None:
     rows, ends, weights, rng = numbered()
     labels = np.array([2, 0, 1, 1], np.int32)
     wanted = rng.integers(0, 2, (4, 3)).astype(np.float32)
@@ -172,9 +176,10 @@ def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, text) -> Non
     picked = table[torch.tensor(mine, dtype=torch.long)]
     picked.retain_grad()
     hidden = picked.mean(0) if len(mine) else torch.zeros(5)
-    loss = loss_of(
-        kind, hidden @ outputs + bias, labels[text], torch.tensor(wanted[text]), smoothing
-    )
+    factors = np.array(factors, np.float32)
+    balance = LossBalance((factors,) if len(factors) else (), gamma or None)
+    scores = hidden @ outputs + bias
+    loss = loss_of(kind, scores, labels[text], torch.tensor(wanted[text]), smoothing, balance)
     loss.backward()
 
     expected = weights.table[:, :5].astype(np.float64)
@@ -190,7 +195,7 @@ def test_one_step_is_adagrad_on_autograds_gradient(kind, smoothing, text) -> Non
     output_gains = weights.output_gains + (slopes**2).mean(0)
     new_outputs = weights.outputs - 0.3 * slopes / np.sqrt(output_gains + 1e-8)
 
-    aims = TrainingTargets(kind, labels, wanted, smoothing)
+    aims = TrainingTargets(kind, labels, wanted, smoothing, factors, gamma)
     found = learn(rows, ends, np.array([text]), 0, 1, aims, weights, 0.3, 0.1)
     assert found == pytest.approx(loss.item(), rel=1e-5)
     np.testing.assert_allclose(weights.table[:, :5], expected, atol=1e-6)

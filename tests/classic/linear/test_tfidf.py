@@ -26,6 +26,7 @@ from weft.registry import build
 from weft.tasks.classify import Classify, ClassSpace
 from weft.tasks.regress import LabelScale, Regress
 from weft.tasks.task import compute_metrics
+from weft.text.class_balance import Balance
 
 TEXT = "the a not very good bad film Was, I didn't like it ! ? naïve 3.5 Ελλάδα 映画 x"
 WORDS = TEXT.split()
@@ -89,9 +90,9 @@ def test_size_keeps_the_most_frequent() -> None:
     assert list(grams.index) == ["a", "b", "c"]
 
 
-def fitted(task, space, wanted: np.ndarray, **options) -> TfIdf:
+def fitted(task, space, wanted: np.ndarray, balance="none", **options) -> TfIdf:
     model = TfIdf(**{"characters": [], "C": 10.0, **options})
-    model.fit(corpus(), wanted, task, space, seed=0)
+    model.fit(corpus(), wanted, task, space, seed=0, balance=Balance(balance))
     return model
 
 
@@ -349,14 +350,14 @@ def test_without_dev_the_model_is_fitted_on_everything() -> None:
     assert tiny.remarks == ["strength 10: too few texts to choose one, without character n-grams"]
 
 
-def test_probabilities_are_calibrated_on_dev() -> None:
+def test_probabilities_without_dev_are_calibrated_on_held_out_rows() -> None:
     """Labels that are noise for the most part: a fit that follows them is far too sure."""
     rng = np.random.default_rng(0)
     task, space = Classify(), ClassSpace(("a", "b"))
     wanted, held = rng.integers(2, size=211), rng.integers(2, size=101)
     texts, later = corpus(211, seed=3), corpus(101, seed=4)
     model = TfIdf(characters=[])
-    model.fit(texts, wanted, task, space, dev=(later, held))
+    model.fit(texts, wanted, task, space)
     chances = task.probabilities(model.predict(later), space)[np.arange(101), held]
     assert -np.log(chances).mean() < 0.8  # 0.69 says that nothing is known
     sure = TfIdf(characters=[], C=100.0)
@@ -385,8 +386,8 @@ def test_balanced_gives_rare_classes_more_weight() -> None:
     wanted = (np.arange(61) % 11 == 0).astype(int)
     space = ClassSpace(("a", "b"))
     plain, balanced = (
-        fitted(Classify(), space, wanted, C=0.1, balanced=on).predict(corpus()).argmax(1)
-        for on in (False, True)
+        fitted(Classify(), space, wanted, balance=on, C=0.1).predict(corpus()).argmax(1)
+        for on in ("none", "weights")
     )
     assert balanced.sum() > plain.sum()
 

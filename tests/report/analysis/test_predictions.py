@@ -12,8 +12,9 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from weft.errors import UserError
 from weft.metrics import MultiLabelMetric
+from weft.metrics.calibration import CalibrationBins
 from weft.report.analysis.confusion import build_matrix, most_confused_pairs
-from weft.report.analysis.predictions import CalibrationBins, read_predictions
+from weft.report.analysis.predictions import read_predictions
 
 
 def written(folder: Path, rows: list[tuple[Any, Any, float]]) -> Path:

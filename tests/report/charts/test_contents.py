@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.svg_chart import read_chart
 from tests.fixtures.tune_results import tune_result
 from weft.compare.leaderboard import Row, recommend
-from weft.report.analysis.predictions import CalibrationBins
+from weft.metrics.calibration import CalibrationBins
 from weft.report.charts import gradients, heatmap, histograms, plots, tune
 from weft.train.gradients.verdict import GradientHealth
 from weft.tune.search import TuneResult

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.compare.leaderboard import Row, recommend
-from weft.report.analysis.predictions import CalibrationBins
+from weft.metrics.calibration import CalibrationBins
 from weft.report.charts import histograms, plots
 
 

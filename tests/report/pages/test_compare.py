@@ -41,11 +41,11 @@ MANY = [(f"label_{i % 40}", f"label_{i % 40 if i % 7 else (i + 1) % 40}", 0.5) f
 SETS = [(["x", EVIL], ["x"], 0.5), (["x"], ["x"], 0.6), ([], ["x"], 0.6), (["x"], [], 0.6)]
 NUMBERS = [(float(i), i + (i % 3) / 2, 0.0) for i in range(11)]
 PARTS = {
-    "classes": (CLASSES, {"confusion", "labels", "calibration", "errors", "texts"}),
-    "many classes": (MANY, {"confusion", "labels", "calibration", "errors", "texts"}),
-    "sets": (SETS, {"labels", "errors", "texts"}),
+    "classes": (CLASSES, {"confusion", "labels", "calibration", "coverage", "errors", "texts"}),
+    "many classes": (MANY, {"confusion", "labels", "calibration", "coverage", "errors", "texts"}),
+    "sets": (SETS, {"labels", "coverage", "errors", "texts"}),
     "numbers": (NUMBERS, {"numbers", "errors", "texts"}),
-    "all right": (CLASSES[:7], {"confusion", "labels", "calibration", "texts"}),
+    "all right": (CLASSES[:7], {"confusion", "labels", "calibration", "coverage", "texts"}),
 }
 
 

@@ -22,8 +22,9 @@ from weft.registry import register
 from weft.storage import write_text
 from weft.tasks.annotation import Decoded, SentenceDistribution
 from weft.tasks.tag_vocabulary import TagSpace, read_column, require_annotations
-from weft.tasks.task import AnyTask
+from weft.tasks.task import AnyTask, class_groups
 from weft.text.annotation.schemes import allowed_transitions
+from weft.text.class_balance import Balance, sample_balanced
 from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 from weft.tokens.pretokenizer import Offsets, split_words
 from weft.tokens.word_segmenter import WordSegmenter, save
@@ -49,6 +50,8 @@ class Tagger(ClassicModel):
 
     kind = "crf"
     is_structured = True
+    balances = ("sampling",)
+    takes_weights = True
 
     def __init__(
         self,
@@ -79,10 +82,20 @@ class Tagger(ClassicModel):
         watch: ProgressCallback = no_callback,
         dev: DevSplit | None = None,
         metric: str = "",
+        balance: Balance | None = None,
+        row_weights: np.ndarray | None = None,
     ) -> None:
-        """Learn from sentences and their tags (T, K)."""
+        """Learn from sentences and their tags (T, K); weights are whole numbers, of copies."""
         self.choose_features(texts, space)
         self.cuts = WordSegmenter.train(texts)
+        if balance is not None and balance.kind == "sampling":
+            groups = class_groups(targets, task, space)
+            order = sample_balanced(groups, len(texts), np.random.default_rng(seed % 2**63))
+            texts, targets = [texts[i] for i in order], [targets[i] for i in order]
+            row_weights = None if row_weights is None else row_weights[order]
+        if row_weights is not None:
+            repeated = _repeat_rows(row_weights, texts)
+            texts, targets = [texts[i] for i in repeated], [targets[i] for i in repeated]
         count = len(self.columns) + len(space.names)
         shown = LazyFeatures([[(word,) for word in one.words] for one in texts], self.patterns)
         for k, name in enumerate(self.columns):
@@ -307,6 +320,19 @@ def _choose_columns(
         if few and values not in used and name not in (*chosen, *space.names):
             chosen.append(name)
     return tuple(chosen)
+
+
+def _repeat_rows(weights: np.ndarray, texts: Sequence[Example]) -> list[int]:
+    """Return the row numbers, each as often as its weight says: CRFsuite has no other weights."""
+    broken = np.flatnonzero(weights != weights.round())
+    if len(broken):
+        at = int(broken[0])
+        raise UserError(
+            f"{texts[at].where}: the weight is {weights[at]:g}, but CRFsuite takes whole numbers "
+            "only. Round the weights, or use a neural recipe: --recipe tagger-bilstm."
+        )
+    repeated: list[int] = np.repeat(np.arange(len(weights)), weights.astype(np.int64)).tolist()
+    return repeated
 
 
 def _names(model: Tagger) -> list[str]:

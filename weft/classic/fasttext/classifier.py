@@ -24,7 +24,8 @@ from weft.protocols import ClassicModel, LabelSpace, Section
 from weft.registry import register
 from weft.storage import atomic_write
 from weft.tasks.regress import LabelScale
-from weft.tasks.task import AnyTask
+from weft.tasks.task import AnyTask, class_groups, class_weights
+from weft.text.class_balance import Balance, sample_balanced
 
 if TYPE_CHECKING:
     from weft.classic.fasttext.kernels import TrainingTargets, Weights
@@ -49,6 +50,8 @@ class FastText(ClassicModel):
 
     kind = "fasttext"
     is_linear = True
+    balances = ("weights", "sampling", "focal")
+    takes_weights = True
 
     def __init__(
         self,
@@ -94,10 +97,16 @@ class FastText(ClassicModel):
         watch: ProgressCallback = no_callback,
         dev: DevSplit | None = None,
         metric: str = "",
+        balance: Balance | None = None,
+        row_weights: np.ndarray | None = None,
     ) -> None:
         """Learn the vocabulary, then the weights in `epochs` passes over the texts."""
         watch(FitProgress(0.0, "reading (the first time, its loops are compiled)"))
-        aims = _training_targets(targets, task, space)
+        balance = balance or Balance()
+        aims = _training_targets(targets, task, space, balance)
+        if row_weights is not None:
+            aims = aims._replace(row_weights=row_weights.astype(np.float32))
+        groups = class_groups(targets, task, space) if balance.kind == "sampling" else []
         rows = self.reading.learn(list(texts))
         if not len(self.reading):
             raise UserError(
@@ -110,8 +119,9 @@ class FastText(ClassicModel):
         count = len(rows.ends)
         watch(FitProgress(0.0, "epoch 1"))
         for epoch in range(self.epochs):
-            order = rng.permutation(count)
-            loss = self._learn(rows, order, aims, weights, epoch) / count
+            order = sample_balanced(groups, count, rng) if groups else rng.permutation(count)
+            total = count if row_weights is None else float(row_weights[order].sum())
+            loss = self._learn(rows, order, aims, weights, epoch) / total
             if not np.isfinite(loss):
                 raise UserError(f"{_WHERE}: the loss became {loss}. Lower classic.learning_rate.")
             done = epoch + 1
@@ -295,22 +305,26 @@ def _at_least(least: int, **settings: int) -> None:
             raise UserError(f"{_WHERE}: {name} is {value}; it should be {least} or more.")
 
 
-def _training_targets(targets: np.ndarray, task: AnyTask, space: LabelSpace) -> TrainingTargets:
+def _training_targets(
+    targets: np.ndarray, task: AnyTask, space: LabelSpace, balance: Balance
+) -> TrainingTargets:
     """Return the targets as the kernels read them."""
     from weft.classic.fasttext.kernels import SIGMOIDS, SOFTMAX, SQUARES, TrainingTargets
 
     smoothing = float(task.smoothing)
     labels, wanted = np.zeros(0, np.int32), np.zeros((0, 0), np.float32)
+    weights = np.zeros(0, np.float32)
+    if balance.kind == "weights":
+        weights = class_weights(targets, task, space)[0].astype(np.float32)
+    rest = smoothing, weights, balance.gamma if balance.kind == "focal" else 0.0
     if isinstance(space, LabelScale):
         numbers = np.ascontiguousarray(targets, np.float32).reshape(len(targets), -1)
-        return TrainingTargets(SQUARES, labels, numbers, 0.0)
+        return TrainingTargets(SQUARES, labels, numbers, 0.0, weights, 0.0)
     if task.multi_label:
-        return TrainingTargets(
-            SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), smoothing
-        )
+        return TrainingTargets(SIGMOIDS, labels, np.ascontiguousarray(targets, np.float32), *rest)
     if len(np.unique(targets)) < 2:
         raise UserError(f"{_WHERE}: the training split has one class only. Enlarge or shuffle it.")
-    return TrainingTargets(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, smoothing)
+    return TrainingTargets(SOFTMAX, np.ascontiguousarray(targets, np.int32), wanted, *rest)
 
 
 def _private_copy(weights: Weights) -> tuple[Weights, Weights]:

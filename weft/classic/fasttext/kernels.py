@@ -44,6 +44,10 @@ class TrainingTargets(NamedTuple):
     labels: np.ndarray  # (n,) int32
     wanted: np.ndarray  # (n, C) float32
     smoothing: float
+    weights: np.ndarray  # (C,) float32 of classes, or of the positives of a label; empty: none
+    gamma: float  # of the focal loss; 0: cross-entropy
+    # (n,) float32 of the losses of texts; empty: all are 1
+    row_weights: np.ndarray = np.zeros(0, np.float32)
 
 
 _intrinsic: Any = extending.intrinsic  # its own types do not know that the context is given
@@ -123,10 +127,47 @@ def _softmax(scores, label, smoothing):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _weighted_softmax(scores, label, smoothing, weights):  # type: ignore[no-untyped-def]
+    """`_softmax` with a weight for each class: −Σ t_c w_c log p_c of smoothed targets t."""
+    top = scores.max()
+    share = np.float32(smoothing) / np.float32(scores.size)
+    rest = np.float32(1) - np.float32(smoothing)
+    loss, mass, total = np.float32(0), np.float32(0), np.float32(0)
+    for c in range(scores.size):
+        wanted = (share + (rest if c == label else np.float32(0))) * weights[c]
+        mass += wanted
+        loss -= wanted * (scores[c] - top)
+        total += np.exp(scores[c] - top)
+    for c in range(scores.size):
+        wanted = (share + (rest if c == label else np.float32(0))) * weights[c]
+        scores[c] = mass * np.exp(scores[c] - top) / total - wanted
+    return loss + mass * np.log(total)
+
+
+@_compiled
+def _focus(nats, gamma):  # type: ignore[no-untyped-def]
+    """The focal loss (1 − p)^γ · nats of nats = −log p, over nats, and its slope in nats."""
+    p = np.exp(-nats)
+    error = max(np.float32(1) - p, np.float32(1e-7))
+    power = error**gamma
+    return power, power + gamma * nats * p * power / error
+
+
+@_compiled
 def _errors(scores, aims, text):  # type: ignore[no-untyped-def]
     """Turn the scores of a text into what the loss grows by with each of them; the loss."""
+    gamma = np.float32(aims.gamma)
     if aims.kind == SOFTMAX:
-        return _softmax(scores, aims.labels[text], aims.smoothing)
+        label = aims.labels[text]
+        if aims.weights.size:
+            return _weighted_softmax(scores, label, aims.smoothing, aims.weights)
+        loss = _softmax(scores, label, aims.smoothing)
+        if gamma > 0:
+            height, slope = _focus(loss, gamma)
+            for c in range(scores.size):
+                scores[c] *= slope
+            loss *= height
+        return loss
     loss = np.float32(0)
     for c in range(scores.size):
         score, wanted = scores[c], aims.wanted[text, c]
@@ -138,7 +179,16 @@ def _errors(scores, aims, text):  # type: ignore[no-untyped-def]
             small = np.exp(-abs(score))
             chance = (np.float32(1) if score > 0 else small) / (np.float32(1) + small)
             scores[c] = chance - wanted
-            loss += max(score, np.float32(0)) - score * wanted + np.log(np.float32(1) + small)
+            nats = max(score, np.float32(0)) - score * wanted + np.log(np.float32(1) + small)
+            if gamma > 0:
+                height, slope = _focus(nats, gamma)
+                scores[c] *= slope
+                nats *= height
+            elif aims.weights.size:  # w y softplus(−s) + (1 − y) softplus(s)
+                more = (aims.weights[c] - np.float32(1)) * wanted
+                scores[c] -= more * (np.float32(1) - chance)
+                nats += more * (max(-score, np.float32(0)) + np.log(np.float32(1) + small))
+            loss += nats
     return loss
 
 
@@ -210,7 +260,13 @@ def learn(rows, ends, order, first, last, aims, weights, start, stop):  # type: 
             beyond = ends[after - 1] if after else 0
             _fetch_text(rows, beyond, ends[after], weights.table, weights.gains)
         _scores(hidden, weights.outputs, weights.bias, errors)
-        total += _errors(errors, aims, text)
+        loss = _errors(errors, aims, text)
+        if aims.row_weights.size:
+            weight = aims.row_weights[text]
+            loss *= weight
+            for c in range(errors.size):
+                errors[c] *= weight
+        total += loss
         share = np.float32(1.0 / max(end - begin, 1))
         squares = _slopes(errors, weights.outputs, share, slopes)
         _move_outputs(errors, hidden, weights, rate)

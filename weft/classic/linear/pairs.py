@@ -39,11 +39,8 @@ class PairTfIdf(TfIdf):
         lowercase: bool = True,
         sublinear: bool = True,
         C: float = 0.0,
-        balanced: bool = False,
     ) -> None:
-        super().__init__(
-            classifier, words, [], min_count, vocab_size, lowercase, sublinear, C, balanced
-        )
+        super().__init__(classifier, words, [], min_count, vocab_size, lowercase, sublinear, C)
         limits = span("words", words)
         if limits is None:
             raise UserError("classic 'tfidf-pair': words is []; give the shortest and longest.")

@@ -4,9 +4,9 @@ n texts   V features   C scores   K weight columns: C, or 1 for two classes
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from weft.classic.linear.sklearn_fit import NEVER, Weights, fit_classes, fit_num
 from weft.errors import unknown_name
 from weft.metrics.value import lower_is_better
 from weft.protocols import LabelSpace
+from weft.tasks.confidence.calibration import fit_scale
 from weft.tasks.regress import LabelScale
-from weft.tasks.task import AnyTask, compute_metrics
+from weft.tasks.task import AnyTask, class_groups, compute_metrics
+from weft.text.class_balance import Balance, sample_balanced
 
 GRIDS = {
     "logistic": (3.0, 10.0, 30.0, 100.0),
@@ -29,12 +31,21 @@ MIN_ROWS_TO_HOLD_OUT = (
 )
 WORSE = 2  # strengths in a row without a better figure, after which stronger ones are not tried
 
-# One over the temperature of probabilities; 1 comes first, and wins where none is better.
-SCALES = (1.0, *np.geomspace(0.1, 4, 60).tolist())
-
 Rows = Any  # (n, V), a numpy array or a csr_matrix
 Held = tuple[Rows, np.ndarray]  # rows and their targets
-Fit = Callable[[Rows, np.ndarray, Sequence[float]], Iterator[Weights]]
+RowWeights = np.ndarray | None  # (n,) of the losses; None: all are 1
+
+
+class Fit(Protocol):
+    """Fits a linear model to rows (n, V) and targets at each strength."""
+
+    def __call__(
+        self,
+        rows: Rows,
+        targets: np.ndarray,
+        strengths: Sequence[float],
+        row_weights: RowWeights = None,
+    ) -> Iterator[Weights]: ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,6 @@ class Chosen:
     weights: Weights
     metric: str = ""
     quality: float = math.nan
-    scale: float = 1.0  # one over the temperature of its probabilities; the weights have it
 
     def __str__(self) -> str:
         if not self.metric:
@@ -53,16 +63,33 @@ class Chosen:
         return f"strength {self.strength:g}, chosen on dev ({self.metric} {self.quality:.4f})"
 
 
-def fit_for(classifier: str, task: AnyTask, space: LabelSpace, seed: int, balanced: bool) -> Fit:
-    """Return what fits this task at each of several strengths."""
+def fit_for(
+    classifier: str, task: AnyTask, space: LabelSpace, seed: int, balance: Balance | None = None
+) -> Fit:
+    """Return what fits this task at each of several strengths.
+
+    The rows that it is given are sampled, not those before: a held-out row must not be a copy of
+    one that is fitted.
+    """
     if isinstance(space, LabelScale):
         return fit_number
+    way = balance.kind if balance else "none"
+    assert way != "focal", "refused before"
+    balanced = way == "weights"
 
-    def fit(rows: Rows, targets: np.ndarray, strengths: Sequence[float]) -> Iterator[Weights]:
+    def fit(
+        rows: Rows, targets: np.ndarray, strengths: Sequence[float], row_weights: RowWeights = None
+    ) -> Iterator[Weights]:
+        if way == "sampling":
+            groups = class_groups(targets, task, space)
+            order = sample_balanced(groups, len(targets), np.random.default_rng(seed % 2**63))
+            rows, targets = rows[order], targets[order]
+            row_weights = None if row_weights is None else row_weights[order]
+        how = (strengths, seed, balanced, row_weights)
         if task.multi_label:
-            return fit_sets(classifier, rows, targets, strengths, seed, balanced)
+            return fit_sets(classifier, rows, targets, *how)
         assert isinstance(space.size, int), "the labels of texts are counted"
-        return fit_classes(classifier, rows, targets, space.size, strengths, seed, balanced)
+        return fit_classes(classifier, rows, targets, space.size, *how)
 
     return fit
 
@@ -76,6 +103,7 @@ def choose(
     task: AnyTask,
     space: LabelSpace,
     metric: str = "",
+    row_weights: RowWeights = None,
 ) -> Chosen:
     """Fit on the rows at each strength and keep the weights with the best figure on `held`.
 
@@ -88,19 +116,22 @@ def choose(
         last = np.arange(len(targets)) % SHARE == SHARE - 1
         if len(targets) < MIN_ROWS_TO_HOLD_OUT or len(np.unique(targets[~last], axis=0)) < 2:
             usual = strengths[(len(strengths) - 1) // 2]
-            (weights,) = fit(rows, targets, [usual])
+            (weights,) = fit(rows, targets, [usual], row_weights)
             return Chosen(usual, weights)
+        held = rows[last], targets[last]
         some = choose(
-            fit, rows[~last], targets[~last], (rows[last], targets[last]), strengths, task, space,
-            metric,
+            fit, rows[~last], targets[~last], held, strengths, task, space, metric,
+            None if row_weights is None else row_weights[~last],
         )  # fmt: skip
+        scale = _scale(some.weights, held, task, space)
         tried = strengths[: strengths.index(some.strength) + 1]
-        *_, weights = fit(rows, targets, tried)
-        return replace(some, weights=_scale_logits(weights, some.scale))
+        *_, weights = fit(rows, targets, tried, row_weights)
+        return replace(some, weights=_scale_logits(weights, scale))
     middle = math.log(strengths[(len(strengths) - 1) // 2])
     best: Chosen | None = None
     order, stale = (-math.inf, -math.inf), 0
-    for strength, weights in zip(strengths, fit(rows, targets, strengths), strict=True):
+    fitted = fit(rows, targets, strengths, row_weights)
+    for strength, weights in zip(strengths, fitted, strict=True):
         name, quality = _quality(scores(held[0], weights), held[1], task, space, metric)
         now = (quality, -abs(math.log(strength) - middle))
         if best is None or now > order:
@@ -111,30 +142,20 @@ def choose(
         if stale >= WORSE:
             break
     assert best is not None
-    scale = _scale(best.weights, held, task, space)
-    return replace(best, weights=_scale_logits(best.weights, scale), scale=scale)
+    return best
 
 
 def _scale(weights: Weights, held: Held, task: AnyTask, space: LabelSpace) -> float:
-    """Return one over the temperature that suits the held-out rows best (Guo et al. 2017).
+    """Return one over the temperature of held-out rows; on dev, `Task.calibrate` fits it.
 
-    It changes how probable the best label is, which C = 100 makes too sure of, and never which one
-    it is. Numbers, and sets of labels, whose threshold is tuned, have none.
+    Numbers, and sets of labels, whose threshold is tuned, have none.
     """
     if isinstance(space, LabelScale) or task.multi_label:
         return 1.0
     found = scores(held[0], weights).astype(np.float64)
-    found -= found.max(1, keepdims=True)
     own = found[np.arange(len(found)), held[1].astype(np.int64)]
     known = own > NEVER / 2  # of a label without training texts nothing can be learned
-    if not known.any():
-        return 1.0
-    found, own = found[known], own[known]
-
-    def surprise(scale: float) -> float:
-        return float((np.log(np.exp(scale * found).sum(1)) - scale * own).mean())
-
-    return min(SCALES, key=surprise)
+    return fit_scale(found[known], held[1][known])
 
 
 def _scale_logits(weights: Weights, scale: float) -> Weights:

@@ -48,19 +48,30 @@ def fit_classes(
     strengths: Sequence[float],
     seed: int,
     balanced: bool = False,
+    row_weights: np.ndarray | None = None,
 ) -> Iterator[Weights]:
-    """Fit one of `size` classes at each strength; with two classes the weights are one column."""
+    """Fit one of `size` classes at each strength; with two classes the weights are one column.
+
+    `row_weights` (n,) multiply the losses of texts.
+    """
     found = np.unique(targets)
     if len(found) < 2:
         raise UserError(
             "classic 'tfidf': the training part holds one class only. Enlarge or shuffle it."
         )
+    from sklearn.utils.class_weight import compute_sample_weight
+
     model: Any = None
+    bayes = classifier == "bayes"
     for strength in strengths:
         model = _make(classifier, strength, seed, balanced, model, len(strengths) > 1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a step of a path is not meant to converge
-            model.fit(rows, targets)
+            weights = row_weights
+            if bayes and balanced:  # it has no class_weight
+                weights = compute_sample_weight("balanced", targets)
+                weights = weights if row_weights is None else weights * row_weights
+            model.fit(rows, targets, **({} if weights is None else {"sample_weight": weights}))
         yield _weights(model, classifier, found, size)
 
 
@@ -90,6 +101,7 @@ def fit_sets(
     strengths: Sequence[float],
     seed: int,
     balanced: bool = False,
+    row_weights: np.ndarray | None = None,
 ) -> Iterator[Weights]:
     """Fit a yes-or-no model for each column of the 0/1 targets (n, C), at each strength."""
     size = targets.shape[1]
@@ -100,7 +112,9 @@ def fit_sets(
         if wanted.all() or not wanted.any():  # nothing to tell apart: always that answer
             always[label] = NEVER * (1 - 2 * wanted[0])
         else:
-            paths[label] = fit_classes(classifier, rows, wanted, 2, strengths, seed, balanced)
+            paths[label] = fit_classes(
+                classifier, rows, wanted, 2, strengths, seed, balanced, row_weights
+            )
     for _ in strengths:
         weights, bias = np.zeros((rows.shape[1], size)), always.copy()
         for label, path in paths.items():
@@ -110,14 +124,17 @@ def fit_sets(
 
 
 def fit_number(
-    rows: "csr_matrix", targets: np.ndarray, strengths: Sequence[float]
+    rows: "csr_matrix",
+    targets: np.ndarray,
+    strengths: Sequence[float],
+    row_weights: np.ndarray | None = None,
 ) -> Iterator[Weights]:
     """Fit ridge regression on one number, or several, at each strength."""
     from sklearn.linear_model import Ridge
 
     rows = rows.astype(np.float64)
     for strength in strengths:
-        model = Ridge(alpha=1 / strength).fit(rows, targets)
+        model = Ridge(alpha=1 / strength).fit(rows, targets, sample_weight=row_weights)
         yield np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
 
 
@@ -128,7 +145,7 @@ def _make(
     if classifier == "bayes":
         from sklearn.naive_bayes import MultinomialNB
 
-        return MultinomialNB(alpha=1 / strength, fit_prior=not balanced)
+        return MultinomialNB(alpha=1 / strength)
     weight = "balanced" if balanced else None
     if classifier == "svm":
         from sklearn.svm import LinearSVC

@@ -30,6 +30,7 @@ from weft.registry import register
 from weft.storage import atomic_write, write_text
 from weft.tasks.regress import LabelScale
 from weft.tasks.task import AnyTask
+from weft.text.class_balance import Balance
 from weft.text.example import Example
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ class TfIdf(ClassicModel):
     `words` and `characters` are the shortest and longest n-gram, [] for none. `C` is the inverse
     regularisation strength of logistic regression and SVM, and the inverse of the smoothing of
     naive Bayes and of the penalty of ridge regression; 0 chooses the best of a grid on dev.
-    `balanced` weights classes inversely to their frequency. `vocab_size` is the number of most
-    frequent n-grams kept per family; 0 stands for as many as memory allows.
+    `vocab_size` is the number of most frequent n-grams kept per family; 0 stands for as many as
+    memory allows.
     """
 
     kind = "tfidf"
     is_linear = True
     tunes_on_dev = True
+    balances = ("weights", "sampling")
+    takes_weights = True
     grids = GRIDS
 
     def __init__(
@@ -66,7 +69,6 @@ class TfIdf(ClassicModel):
         lowercase: bool = True,
         sublinear: bool = True,
         C: float = 0.0,
-        balanced: bool = False,
     ) -> None:
         if C < 0:
             raise UserError(
@@ -76,7 +78,6 @@ class TfIdf(ClassicModel):
         self.minimum = min_count
         self.size = vocab_size
         self.strength = C
-        self.balanced = balanced
         self.remarks: list[str] = []
         families = (("words", words, word_grams), ("characters", characters, character_grams))
         self.families = {
@@ -103,8 +104,13 @@ class TfIdf(ClassicModel):
         watch: ProgressCallback = no_callback,
         dev: DevSplit | None = None,
         metric: str = "",
+        balance: Balance | None = None,
+        row_weights: np.ndarray | None = None,
     ) -> None:
-        """Learn the n-grams and the linear model, in one pass over the texts per family."""
+        """Learn the n-grams and the linear model, in one pass over the texts per family.
+
+        Weights of rows are those of the linear model's losses; n-grams are counted without them.
+        """
         if isinstance(space, LabelScale) and self.classifier != "logistic":
             raise UserError(
                 f"classic 'tfidf': classifier '{self.classifier}' cannot predict a number. "
@@ -117,12 +123,14 @@ class TfIdf(ClassicModel):
         from threadpoolctl import threadpool_limits
 
         watch(FitProgress(0.5, "fitting the weights"))
-        fit = fit_for(self.classifier, task, space, seed, self.balanced)
+        fit = fit_for(self.classifier, task, space, seed, balance)
         with threadpool_limits(1):  # more threads than idle cores make the optimiser crawl
             if self.strength:
-                (weights, bias), *_ = fit(rows, targets, [self.strength])
+                (weights, bias), *_ = fit(rows, targets, [self.strength], row_weights)
             else:
-                weights, bias = self._choose(rows, targets, dev, fit, task, space, metric)
+                weights, bias = self._choose(
+                    rows, targets, dev, fit, task, space, metric, row_weights
+                )
         # Rounded now, so that a saved and loaded model gives the same scores to the last bit.
         self.weights = np.ascontiguousarray(weights, dtype=np.float32)
         self.bias = np.ascontiguousarray(bias, dtype=np.float32)
@@ -136,17 +144,19 @@ class TfIdf(ClassicModel):
         task: AnyTask,
         space: LabelSpace,
         metric: str,
+        row_weights: np.ndarray | None,
     ) -> Weights:
         """Fit at several strengths, without and with character n-grams; keep the best on dev."""
         grid = self.grids["ridge" if isinstance(space, LabelScale) else self.classifier]
         dev_rows = None if dev is None else (self.sparse_features(dev[0]), dev[1])
-        best = choose(fit, rows, targets, dev_rows, grid, task, space, metric)
+        how = (grid, task, space, metric, row_weights)
+        best = choose(fit, rows, targets, dev_rows, *how)
         suffix = ""
         characters = self.families.get("characters")
         if characters is not None and characters.index and len(self.families) > 1:
             count = rows.shape[1] - len(characters.index)
             fewer = None if dev_rows is None else (dev_rows[0][:, :count], dev_rows[1])
-            alone = choose(fit, rows[:, :count], targets, fewer, grid, task, space, metric)
+            alone = choose(fit, rows[:, :count], targets, fewer, *how)
             suffix = ", with character n-grams"
             if not best.quality > alone.quality:
                 best, suffix = alone, ", without character n-grams"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
-from weft.cli.progress import counting
 from weft.errors import UserError
+from weft.progress import counting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -311,17 +311,22 @@ def _show_methods(console: "Console", found: "list[Faithfulness]") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from weft.explain.faithfulness import choose_format
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("method")
     for name in ("AOPC", "random order", "better by", "texts"):
         table.add_column(name, justify="right")
+    digits = choose_format(found)
     for one in found:
-        gain = f"{one.gain.value:.3f} [{one.gain.low:.3f}, {one.gain.high:.3f}]"
+        gain, low, high = (
+            format(number, digits) for number in (one.gain.value, one.gain.low, one.gain.high)
+        )
         table.add_row(
             one.method,
-            f"{one.aopc.value:.3f}",
-            f"{one.random.value:.3f}",
-            Text(gain),
+            format(one.aopc.value, digits),
+            format(one.random.value, digits),
+            Text(f"{gain} [{low}, {high}]"),
             str(one.gain.n),
         )
     console.print(table)

@@ -162,9 +162,9 @@ def _among_texts(
 
     `source` is the file, the column of its texts, and what to do with bad rows.
     """
-    from weft.cli.progress import counting
     from weft.loading import load
     from weft.predict.semantic_search import nearest
+    from weft.progress import counting
     from weft.text.read import Columns, read
     from weft.vectors.autoencode import Autoencoder
 

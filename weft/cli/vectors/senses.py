@@ -63,9 +63,9 @@ def senses(
     overwrite: options.Overwrite = False,
 ) -> None:
     """Split words into senses by clustering their contexts, and give each sense a vector."""
-    from weft.cli.progress import counting
     from weft.cli.vectors.evaluate import listed_words
     from weft.errors import UserError
+    from weft.progress import counting
     from weft.vectors.corpus import TOKENIZERS, corpus
     from weft.vectors.senses import WEIGHTINGS, ContextReader, find_senses, frequent_words
 

@@ -12,7 +12,6 @@ import typer
 from weft.cli import options
 
 GLOVE: Literal["glove"] = "glove"
-COUNT = "counting"  # GloVe's stage before its first pass
 
 
 def train(
@@ -93,7 +92,6 @@ def train(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Train word vectors on text of any size and write them to a file."""
-    from weft.cli.progress import counting
     from weft.errors import UserError
     from weft.vectors.cooccurrence import DISTANCES
     from weft.vectors.corpus import TOKENIZERS, corpus
@@ -143,11 +141,10 @@ def train(
             device,
         )  # fmt: skip
         accelerator(settings)
-    with counting("words read") as watch:
-        text = corpus(
-            files, min_count=1 if phrases else min_count, vocab_size=0 if phrases else vocab_size,
-            lowercase=lowercase, tokenizer=splitter, watch=watch,
-        )  # fmt: skip
+    text = corpus(
+        files, min_count=1 if phrases else min_count, vocab_size=0 if phrases else vocab_size,
+        lowercase=lowercase, tokenizer=splitter,
+    )  # fmt: skip
     if phrases:
         from weft.vectors.phrases import phrases as join_phrases
 
@@ -158,22 +155,19 @@ def train(
     if chosen == GLOVE:
         from weft.vectors.glove import glove
 
-        with counting("passes over the pairs") as watch:
-            vectors = glove(
-                text, dim, window or 10, epochs or 15, learning_rate or 0.05, power, x_max,
-                threads=threads, seed=seed, symmetric=symmetric, distance=weighting,
-                combine=output_vectors, bias=bias, sample=sample or 0.0,
-                negative_weight=negative_weight,
-                watch=lambda what, fraction: watch(int(fraction >= 1 and what != COUNT)),
-            )  # fmt: skip
+        vectors = glove(
+            text, dim, window or 10, epochs or 15, learning_rate or 0.05, power, x_max,
+            threads=threads, seed=seed, symmetric=symmetric, distance=weighting,
+            combine=output_vectors, bias=bias, sample=sample or 0.0,
+            negative_weight=negative_weight,
+        )  # fmt: skip
     else:
-        with counting("words trained") as watch:
-            vectors = train_vectors(
-                text, chosen, width=dim, window=window or 5, negative=negative, epochs=epochs or 1,
-                learning_rate=learning_rate or RATES[chosen], sample=kept_above, threads=threads,
-                seed=seed, deterministic=deterministic, loss=objective, min_n=min_n, max_n=max_n,
-                buckets=buckets, device=device, watch=watch,
-            )  # fmt: skip
+        vectors = train_vectors(
+            text, chosen, width=dim, window=window or 5, negative=negative, epochs=epochs or 1,
+            learning_rate=learning_rate or RATES[chosen], sample=kept_above, threads=threads,
+            seed=seed, deterministic=deterministic, loss=objective, min_n=min_n, max_n=max_n,
+            buckets=buckets, device=device,
+        )  # fmt: skip
     vectors.save(output)
     _print_summary(output, vectors.record, len(vectors), vectors.width, as_json)
 

@@ -1,4 +1,4 @@
-"""Classification and regression heads: one vector -> logits of a label, labels, or a number.
+"""Heads of a text's vector: logits of a label or labels, a number, or the vector itself.
 
 B rows   H width of the vector   C logits
 """
@@ -33,19 +33,20 @@ class LogisticHead(LinearHead):
     """A linear layer, fitted by logistic regression on frozen features.
 
     For a number `C` is 1 / the ridge penalty; 0 chooses the best of several values
-    on dev. `balanced` weighs all classes equally, however rare.
+    on dev.
     """
 
     fitted = True  # in closed form or by a solver, not by gradient descent
     losses = ("cross-entropy",)
+    balances = ("weights", "sampling")
 
-    def __init__(self, input_size: int, outputs: int, C: float = 0.0, balanced: bool = False):
+    def __init__(self, input_size: int, outputs: int, C: float = 0.0):
         super().__init__(input_size, outputs)
         if C < 0:
             raise UserError(
                 f"head 'logistic': C is {C}; it must be above 0, or 0 to choose it on dev."
             )
-        self.C, self.balanced = C, balanced
+        self.C = C
 
 
 @register("head", "mlp")
@@ -74,3 +75,18 @@ class MLPHead(nn.Module, Head):
             vector = self.activation(layer(self.dropout(vector)))  # (B, H)
         logits: Tensor = self.score(self.dropout(vector))  # (B, C)
         return logits
+
+
+@register("head", "none")
+class PassThroughHead(nn.Module, Head):
+    """Return the vector unchanged, for a model without a trained head."""
+
+    task = "embed"
+
+    def __init__(self, input_size: int, outputs: int = 0):
+        super().__init__()
+        self.output_size = input_size
+
+    def forward(self, vector: Tensor) -> Tensor:
+        output = vector  # (B, H)
+        return output

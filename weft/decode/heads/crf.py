@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from weft.batch.padded import Padded
 from weft.decode.heads import crf_dp
+from weft.decode.label_losses import weighted_sum
 from weft.errors import UserError
 
 AllowedTransitions = tuple[
@@ -59,27 +60,52 @@ class CRF(nn.Module):
         """Return the score of label sequences (B,); raise a UserError if one is forbidden."""
         return _match_dtype(self._score(emissions, tags), emissions)
 
-    def loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
-        """Return the summed negative log-likelihood of label sequences, and their steps."""
+    def loss(
+        self,
+        emissions: Padded,
+        tags: Tensor,
+        weights: Tensor | None = None,
+        row_weights: Tensor | None = None,
+    ) -> tuple[Tensor, int]:
+        """Return the summed negative log-likelihood of label sequences, and their steps.
+
+        With `weights` of the labels (C,) it is the softmax-margin loss (Gimpel and Smith 2010),
+        log Σ_y exp[s(y) + cost(y)] − s(g), where cost(y) = Σ_t (y_t ≠ g_t) log w(g_t): whatever
+        differs from the gold label g_t is w(g_t) times as probable while it learns. For a word
+        that fits well, the gradient is w(g_t) times that of the likelihood. `row_weights` (B,)
+        multiply the losses of sequences.
+        """
+        rivals = emissions
+        if weights is not None:
+            rivals = _add_cost(emissions, tags, weights.log())
         # The difference of two large numbers: subtract before casting down.
-        total = (self._log_partition(emissions) - self._score(emissions, tags)).sum()
+        nats = self._log_partition(rivals) - self._score(emissions, tags)  # (B,)
+        total = weighted_sum(nats, row_weights)
         return _match_dtype(total, emissions), int(emissions.lengths.sum())
 
-    def margin_loss(self, emissions: Padded, tags: Tensor) -> tuple[Tensor, int]:
+    def margin_loss(
+        self,
+        emissions: Padded,
+        tags: Tensor,
+        weights: Tensor | None = None,
+        row_weights: Tensor | None = None,
+    ) -> tuple[Tensor, int]:
         """Return the summed structured hinge loss of label sequences, and their steps.
 
         max_y [s(y) + Σ_t (y_t ≠ g_t)] − s(g): the gold sequence g must beat every other by as many
-        points as steps differ (Taskar et al. 2003). The search needs no gradient.
+        points as steps differ (Taskar et al. 2003), or with `weights` of the labels (C,) by
+        Σ_t (y_t ≠ g_t) w(g_t). The search needs no gradient.
         """
-        gold = tags.masked_fill(~emissions.mask, 0)[:, :, None]  # (B, T, 1)
+        if weights is None:
+            weights = torch.ones_like(self.start)
         with torch.no_grad():
-            costly = (emissions.data + 1).scatter_add(
-                2, gold, -torch.ones_like(emissions.data[:, :, :1])
-            )
-            best, _ = self.viterbi(emissions.with_data(costly))  # (B, T)
-        wrong = ((best != gold[:, :, 0]) & emissions.mask).sum(1)  # (B,)
+            best, _ = self.viterbi(_add_cost(emissions, tags, weights))  # (B, T)
+        gold = tags.masked_fill(~emissions.mask, 0)  # (B, T)
+        missed = (best != gold) & emissions.mask  # (B, T)
+        wrong = torch.where(missed, weights[gold], 0).sum(1)  # (B,)
         margins = self._score(emissions, best) + wrong - self._score(emissions, tags)
-        total = margins.clamp(min=0).sum()  # ties in rounding could fall below 0
+        # Ties in rounding could fall below 0.
+        total = weighted_sum(margins.clamp(min=0), row_weights)
         return _match_dtype(total, emissions), int(emissions.lengths.sum())
 
     @torch.no_grad()
@@ -197,6 +223,13 @@ class CRF(nn.Module):
             f"Row {row} of the labels violates the allowed transitions: {what}. "
             "Fix the labels, or allow it."
         )
+
+
+def _add_cost(emissions: Padded, tags: Tensor, cost: Tensor) -> Padded:
+    """Return the emissions plus the cost (C,) of missing the gold label, but at the gold label."""
+    gold = tags.masked_fill(~emissions.mask, 0)[:, :, None]  # (B, T, 1)
+    added = cost.to(emissions.data.dtype)[gold]  # (B, T, 1)
+    return emissions.with_data((emissions.data + added).scatter_add(2, gold, -added))
 
 
 def _match_dtype(values: Tensor, emissions: Padded) -> Tensor:

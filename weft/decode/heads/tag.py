@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.batch.loss_balance import LossBalance
 from weft.decode.heads.averaging import TagProbs
 from weft.decode.heads.crf import CRF
-from weft.decode.margin_losses import margin_loss
+from weft.decode.label_losses import label_loss
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.protocols import Head
@@ -31,21 +31,34 @@ class TagOutput:
     columns: tuple[Padded, ...]  # (B, T, C) each
     chains: tuple[CRF | None, ...]
 
-    def loss(self, target: Tensor, kind: str = "cross-entropy") -> tuple[Tensor, int]:
+    def loss(
+        self,
+        target: Tensor,
+        kind: str = "cross-entropy",
+        balance: LossBalance | None = None,
+        row_weights: Tensor | None = None,
+    ) -> tuple[Tensor, int]:
         """Return the summed loss of tags (B, T, K) and the number of words; ids ≥ C are ignored.
 
         Words are independent, or a CRF scores the whole sequence. `kind` is cross-entropy, margin
-        or margin-sum; the last is not for a CRF.
+        or margin-sum; the last is not for a CRF, nor is the focal loss of `balance`. `row_weights`
+        (B,) multiply the losses of sentences.
         """
         total = torch.zeros((), device=target.device)
         words = int(self.columns[0].lengths.sum())
         for k, (logits, chain) in enumerate(zip(self.columns, self.chains, strict=True)):
             gold = target[:, : logits.data.shape[1], k]  # (B, T)
             if chain is None:
-                total = total + _independent_loss(logits.data.float(), gold, kind)
+                scores = logits.data.float().flatten(0, 1)  # (B·T, C)
+                each = None
+                if row_weights is not None:
+                    each = row_weights[:, None].expand_as(gold).flatten()  # (B·T,)
+                gold = gold.masked_fill(gold >= scores.shape[1], -1).flatten()  # (B·T,)
+                total = total + label_loss(scores, gold, kind, balance, k, row_weights=each)
             else:
                 loss = chain.loss if kind == "cross-entropy" else chain.margin_loss
-                total = total + loss(logits, gold)[0]
+                weights = None if balance is None else balance.class_weights(k, target.device)
+                total = total + loss(logits, gold, weights, row_weights)[0]
         return total, words
 
     def probs(self) -> tuple[Tensor, ...]:
@@ -77,14 +90,6 @@ class TagOutput:
             TagProbs(tuple(probs[row, :length] for probs in columns), chained)
             for row, length in enumerate(self.columns[0].lengths.tolist())
         ]
-
-
-def _independent_loss(logits: Tensor, gold: Tensor, kind: str) -> Tensor:
-    """Return the summed loss of logits (B, T, C) for tags (B, T); tags < 0 or ≥ C cost none."""
-    gold = gold.masked_fill(gold >= logits.shape[2], -1)
-    if kind == "cross-entropy":
-        return F.cross_entropy(logits.transpose(1, 2), gold, reduction="sum", ignore_index=-1)
-    return margin_loss(logits.flatten(0, 1), gold.flatten(), kind == "margin-sum").sum()
 
 
 @register("head", "tags")
@@ -129,6 +134,7 @@ class CRFHead(TagHead):
 
     chained = True
     losses = ("cross-entropy", "margin")
+    balances = ("weights", "sampling")
 
     def __init__(self, input_size: int, outputs: Sequence[TagColumn], dropout: float = 0.0):
         super().__init__(input_size, outputs, dropout)

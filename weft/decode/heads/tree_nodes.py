@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from weft.batch import Padded
+from weft.batch.loss_balance import LossBalance
 from weft.decode.heads.averaging import NodeProbs
 from weft.decode.heads.tag import TagColumn
+from weft.decode.label_losses import label_loss
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.protocols import Head
@@ -25,11 +26,11 @@ class TreeNodeOutput:
 
     labels: Padded  # (B, T, C)
 
-    def loss(self, target: Tensor) -> tuple[Tensor, int]:
+    def loss(self, target: Tensor, balance: LossBalance | None = None) -> tuple[Tensor, int]:
         """Return the summed loss of labels (B, T, ·), unlabelled nodes excluded, and all nodes."""
-        logits = self.labels.data.float().transpose(1, 2)  # (B, C, T)
-        gold = target[:, : logits.shape[2], 0].clamp(min=-1)
-        total = F.cross_entropy(logits, gold, reduction="sum", ignore_index=-1)
+        logits = self.labels.data.float()  # (B, T, C)
+        gold = target[:, : logits.shape[1], 0].clamp(min=-1)  # (B, T)
+        total = label_loss(logits.flatten(0, 1), gold.flatten(), balance=balance)
         return total, int(self.labels.lengths.sum())
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -17,10 +17,9 @@ from weft.doctor.formats.conllu import UPOS
 from weft.doctor.pending import PendingFinding, RowRef, row_refs
 from weft.doctor.survey import DISTINCT, RowTally, Split, Survey, parse_number
 from weft.text.annotation.frames import is_role
+from weft.text.class_balance import MAX_CLASS_FRACTION, is_uneven
 
 MIN_LABEL_EXAMPLES = 5  # fewer are too few to learn from
-MAX_CLASS_RATIO = 50  # largest class to smallest
-MAX_CLASS_FRACTION = 0.9  # of rows in one class
 MAX_SLIP_COUNT = 3  # occurrences of a misspelt tag
 MIN_SLIP_LETTERS = 4  # in shorter names a letter matters: NN, NNS and NNP are three tags
 MIN_SLIP_RATIO = 100  # right name to misspelt one
@@ -91,7 +90,7 @@ def _check_scale(survey: Survey) -> Iterator[PendingFinding]:
             fix = "Correct them or remove the rows; the others are numbers on a scale."
             here = row_refs(split, rows)
             yield PendingFinding(
-                "no number", "error", f"{title}: {_list_names(list(stray))}.", count, here, fix
+                "no number", "error", f"{title}: {list_names(list(stray))}.", count, here, fix
             )
 
 
@@ -168,7 +167,7 @@ def _check_unseen(
             title = (
                 f"{pluralise(len(unseen), noun)} of {split.name} never "
                 f"{agree(len(unseen), 'occurs', 'occur')} in {train.name} "
-                f"({_count_places(rows, noun)}): {_list_names(unseen)}."
+                f"({_count_places(rows, noun)}): {list_names(unseen)}."
             )
             refs = tuple(RowRef(split.start + names[name].rows[0], detail=name) for name in unseen)
             fix = f"Add examples to {train.name}, or remove the rows: no model can predict them."
@@ -178,7 +177,7 @@ def _check_unseen(
             have = agree(len(absent), "has", "have")
             title = (
                 f"{pluralise(len(absent), noun)} of {train.name} {have} no example in "
-                f"{split.name}: {_list_names(absent)}."
+                f"{split.name}: {list_names(absent)}."
             )
             fix = f"Scores on {split.name} say nothing about them."
             yield PendingFinding(f"{noun} not tested", "note", title, len(absent), (), fix)
@@ -201,7 +200,7 @@ def _check_rare(
         if names:
             of, have = train.split.name, agree(len(names), "has", "have")
             title = (
-                f"{pluralise(len(names), noun)} of {of} {have} {described}: {_list_names(names)}."
+                f"{pluralise(len(names), noun)} of {of} {have} {described}: {list_names(names)}."
             )
             refs = tuple(
                 RowRef(
@@ -226,12 +225,15 @@ def _check_balance(train: Split, slips: set[str]) -> Iterator[PendingFinding]:
         return
     (most, largest), (least, smallest) = counts[0], counts[-1]
     fraction = most / max(1, train.rows)
-    if most >= MAX_CLASS_RATIO * least or fraction >= MAX_CLASS_FRACTION:
+    if is_uneven((most, least), train.rows):
         title = (
             f"{100 * fraction:.0f} % of {train.name} is '{largest}' ({most:,} rows), "
             f"'{smallest}' has {least:,}."
         )
-        fix = "Report macro_f1 besides accuracy, and check each class."
+        fix = (
+            "Report macro_f1 besides accuracy, check each class, and try train.balance=weights, "
+            "sampling or focal."
+        )
         level: Level = "warning" if fraction >= MAX_CLASS_FRACTION else "note"
         yield PendingFinding("uneven labels", level, title, most, (), fix)
 
@@ -246,6 +248,7 @@ def _check_label_count(survey: Survey) -> Iterator[PendingFinding]:
         yield PendingFinding("many labels", "warning", title, len(counts), (), fix)
 
 
-def _list_names(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
+    """Return the first names, quoted, and how many more there are."""
     shown = ", ".join(f"'{excerpt(name, 40)}'" for name in names[:5])
     return shown + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -1,7 +1,7 @@
 """Check column files: the tagging scheme, and tags that violate it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from weft.doctor.annotations import are_span_tags, is_tag
 from weft.doctor.checks.annotation_faults import AnnotationFault, sentence_name
@@ -9,10 +9,12 @@ from weft.doctor.finding import Finding, SentenceSketch, pluralise
 from weft.errors import UserError
 from weft.text.annotation import schemes
 from weft.text.annotation.schemes import OUTSIDE
+from weft.text.column_layout import ColumnLayout
 from weft.text.columns import Columns
 from weft.text.example import TAG_COLUMN, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conll import TaggedSentence, read_columns
 
+_LAYOUT = ColumnLayout("\t", ("token", "tag"), 0, 1, 2)  # of a row of tokens
 _DISTINCTIVE_MARKS = {"BILOU": "LU", "BIOES": "ES"}  # marks that only one scheme has
 
 
@@ -29,18 +31,32 @@ def read_examples(path: str, columns: Columns, skipped: SkipCounter) -> Iterator
     """Yield the sentences as Examples, with only their tags."""
     for sentence in read_sentences(path, columns, skipped):
         words = tuple(sentence.words)
-        annotations = WordAnnotations({TAG_COLUMN: tuple(sentence.tags)}, TAG_COLUMN)
+        tags = {TAG_COLUMN: tuple(sentence.tags)}
+        annotations = WordAnnotations(tags, TAG_COLUMN, sentence.label)
         yield Example(
             " ".join(words), annotations, sentence.id, sentence.file, sentence.line, words
         )
 
 
+def as_sentence(example: Example) -> TaggedSentence:
+    """Return an example with tagged words, such as a row of tokens, as a sentence of columns."""
+    assert isinstance(example.label, WordAnnotations)
+    tags = example.label.columns[example.label.main]
+    rows = tuple(zip(example.words, tags, strict=True))
+    return TaggedSentence(rows, (example.line,) * len(rows), _LAYOUT, example.file)
+
+
 def detect_scheme(path: str, columns: Columns) -> str:
     """Return the tagging scheme, the more frequent one if two are mixed, or ""."""
+    return scheme_of(read_sentences(path, columns))
+
+
+def scheme_of(sentences: Iterable[TaggedSentence]) -> str:
+    """Return the tagging scheme of sentences, the more frequent one if two are mixed, or ""."""
     marks: Counter[str] = Counter()
     sound: list[list[str]] = []
     good = 0
-    for sentence in read_sentences(path, columns):
+    for sentence in sentences:
         tags = [tag for tag in sentence.tags if is_tag(tag)]
         good += are_span_tags(sentence.tags) - (not are_span_tags(sentence.tags))
         marks.update(tag[0] for tag in tags if tag != OUTSIDE)
@@ -58,11 +74,18 @@ def detect_scheme(path: str, columns: Columns) -> str:
 
 def find_faults(path: str, columns: Columns) -> Iterator[AnnotationFault]:
     """Yield the tag faults of each sentence, in file order."""
-    scheme = detect_scheme(path, columns)
+    return find_tag_faults(lambda: read_sentences(path, columns))
+
+
+def find_tag_faults(
+    sentences: Callable[[], Iterable[TaggedSentence]],
+) -> Iterator[AnnotationFault]:
+    """Yield the tag faults of sentences that can be read twice, in order."""
+    scheme = scheme_of(sentences())
     if not scheme:
         return
     foreign_marks = "".join(marks for name, marks in _DISTINCTIVE_MARKS.items() if name != scheme)
-    for number, sentence in enumerate(read_sentences(path, columns), 1):
+    for number, sentence in enumerate(sentences(), 1):
         of, tags = sentence_name(sentence.id, number), sentence.tags
         repaired = repair_tags(tags, scheme)
         for position, (tag, better) in enumerate(zip(tags, repaired, strict=True)):

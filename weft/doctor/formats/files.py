@@ -1,13 +1,15 @@
 """Open files for checking; unusable rows are counted, and reading continues."""
 
-import os
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from weft.doctor.checks.annotation_faults import group_faults
 from weft.doctor.finding import Finding
-from weft.doctor.formats import features
+from weft.doctor.formats import column_files, features
 from weft.doctor.formats.structured import (
     STRUCTURED_FORMATS,
     check_columns,
@@ -17,11 +19,13 @@ from weft.doctor.formats.structured import (
 )
 from weft.doctor.survey import ExampleSource
 from weft.errors import AmbiguousColumnError, UserError
-from weft.text.example import Example, SkipCounter
+from weft.text.example import Example, SkipCounter, WordAnnotations
+from weft.text.formats.conll import TaggedSentence
 from weft.text.formats.parallel import SecondFile, look_like_labels, read_parallel, resolve_files
 from weft.text.formats.recognise import SEMANTIC_FORMATS, check_format, is_matrix_file
 from weft.text.label_names import rename_labels
 from weft.text.line_source import BadRows, SkipLog, file_not_found
+from weft.text.location import source_exists
 from weft.text.read import Columns, read, resolve_columns, table_layout
 from weft.text.reading_plan import adapt_columns, plan_reading
 
@@ -29,7 +33,7 @@ SPLIT_NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
 SAMPLE_LINES = 200  # of a second file, to recognise labels
-TABLES = ("csv", "tsv", "jsonl")
+TABLES = ("csv", "tsv", "jsonl", "table")
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def open_files(
         if path == "-":
             raise UserError("Files are read more than once. Save standard input to a file first.")
         for file in resolve_files(path, target):
-            if not os.path.exists(file):
+            if not source_exists(file):
                 raise file_not_found(file)
     names = SPLIT_NAMES.get(len(paths)) or tuple(_unique_names(paths))
     lines: tuple[str, ...] = ()
@@ -105,6 +109,7 @@ def open_files(
         *check_files(out.paths, out.formats, out.columns),
         *_check_matrices(out),
         *_check_label_columns(out, format),
+        *_check_tags(out),
     ]
     return replace(out, findings=tuple(findings))
 
@@ -148,6 +153,27 @@ def _check_label_columns(files: Files, format: str | None) -> Iterator[Finding]:
             title = f"No column of {name} looks like a label; it might be {candidates}."
             fix = "If so, pass --label COLUMN. Labels are not checked now."
             yield Finding("no label column", "note", title, 1, (), fix)
+
+
+def _check_tags(files: Files) -> Iterator[Finding]:
+    """Yield findings about the tags of tables that hold lists of tokens."""
+    for name, source in files.sources.items():
+        if files.formats[name] in STRUCTURED_FORMATS:
+            continue
+        files.tallies[name].enabled = False  # bad rows are counted by the survey
+        with contextlib.suppress(UserError):  # reported when read
+            first = next(iter(source()), None)
+            if first is not None and isinstance(first.label, WordAnnotations):
+                faults = column_files.find_tag_faults(partial(tagged_rows, source))
+                yield from group_faults(faults, name)
+        files.tallies[name].enabled = True
+
+
+def tagged_rows(source: ExampleSource) -> Iterator[TaggedSentence]:
+    """Yield the rows of tokens and tags as sentences."""
+    for example in source():
+        if isinstance(example.label, WordAnnotations):
+            yield column_files.as_sentence(example)
 
 
 def _check_matrices(files: Files) -> list[Finding]:

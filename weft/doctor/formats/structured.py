@@ -20,11 +20,10 @@ from weft.text.columns import Columns
 from weft.text.example import Example, SkipCounter
 from weft.text.formats.conllu_sentence import COLUMNS
 from weft.text.formats.recognise import SEMANTIC_FORMATS, recognise
-from weft.text.formats.semantics.coreference import detect_coreference
-from weft.text.formats.semantics.extractions import detect_extractions
-from weft.text.formats.semantics.roles import detect_roles
+from weft.text.formats.semantics.recognise import recognise_semantics
 from weft.text.formats.standoff import are_span_rows
 from weft.text.line_source import LineSource
+from weft.text.location import is_table
 
 STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees", *SEMANTIC_FORMATS)
 
@@ -32,27 +31,18 @@ STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees", *SEMANTIC
 def format_of(path: str, format: str | None, columns: Columns) -> str:
     """Return the format of a file; spans are recognised even if some are malformed."""
     recognised = format or recognise(path)
+    if is_table(path):
+        return recognised
     if format is None and recognised == "jsonl":
         with contextlib.closing(LineSource(path)) as source:
             lines = [raw.decode("utf-8", "replace") for raw in source.head()]
         if any(are_span_rows([line]) for line in lines):
             recognised = "spans"
     free = format is None and columns.label is None and columns.text is None
-    if free and (kind := _recognise_semantics(path, recognised)):
+    if free and (kind := recognise_semantics(path, recognised)):
         return kind
     # With another label requested, `read` reads such a file as texts with labels.
     return "jsonl" if recognised == "spans" and columns.label is not None else recognised
-
-
-def _recognise_semantics(path: str, kind: str) -> str:
-    """Return the one of SEMANTIC_FORMATS that a column file or a table is, or ""."""
-    if kind == "conll":
-        if detect_roles(path) is not None:
-            return "roles"
-        return "coreference" if detect_coreference(path) is not None else ""
-    if kind in ("tsv", "lines") and detect_extractions(path) is not None:
-        return "extractions"
-    return ""
 
 
 def check_columns(path: str, kind: str, columns: Columns) -> None:

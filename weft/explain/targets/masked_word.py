@@ -45,8 +45,8 @@ def request_blank(
     """
     engine = cast(NeuralEngine, predictor.engine)
     tokenizer = engine.indexer.tokenizer
-    blank = _choose_blank(answer, word)
-    row, step = _find_row(masked_rows(text, engine.indexer, "input", offsets=True), blank)
+    blank = choose_blank(answer, word)
+    row, step = find_row(masked_rows(text, engine.indexer, "input", offsets=True), blank)
     assert row.offsets is not None
     assert tokenizer.mask is not None
     ids = torch.from_numpy(row.ids.astype(np.int64))[None].to(engine.runtime.device)
@@ -55,8 +55,7 @@ def request_blank(
         logps = engine.model.run(source).scores.head.logps
         states = engine.encoder_model.encode(engine.model.embed(source)).data[:, step]
         found = logps(states)[0].double().cpu().numpy()  # (V,)
-    best = tokenizer.ordinary[np.argsort(-found[tokenizer.ordinary], kind="stable")]
-    chosen = _find_token(tokenizer, target) if target else int(best[0])
+    chosen = find_token(tokenizer, target) if target else int(rank_words(tokenizer, found)[0])
     inside = (row.offsets[:, 1] > row.offsets[:, 0]) & (row.ids != tokenizer.mask)
     words, owned = own_words(text, row.offsets[inside])
     owners = np.full(len(row.ids), -1)
@@ -72,17 +71,28 @@ def request_blank(
         engine.encoder_model, source, owners, words.tolist(), score, text, name, (step,), 0,
         tokenizer.mask, [found.span() for found in MASK_PATTERN.finditer(text)],
     )  # fmt: skip
-    shown = dict.fromkeys([*best[:WORDS_PER_BLANK].tolist(), chosen])
-    probs = tuple((display_word(tokenizer, i), float(np.exp(found[i]))) for i in shown)
-    start = spot.marks[blank][0]
-    at = ExplainedWord(
-        -1, f"blank {blank + 1}", "word", display_word(tokenizer, int(best[0])), probs,
-        start=start,
-    )  # fmt: skip
-    return TargetRequest(spot, answer, at)
+    return TargetRequest(spot, answer, describe_blank(tokenizer, text, blank, found, chosen))
 
 
-def _choose_blank(answer: Answer, word: str) -> int:
+def describe_blank(
+    tokenizer: Tokenizer, text: str, blank: int, logps: np.ndarray, chosen: int
+) -> ExplainedWord:
+    """Return a blank with its most probable words, of log-probabilities (V,), and the chosen."""
+    best = rank_words(tokenizer, logps)[:WORDS_PER_BLANK].tolist()
+    probs = {display_word(tokenizer, i): float(np.exp(logps[i])) for i in (*best, chosen)}
+    start = [found.start() for found in MASK_PATTERN.finditer(text)][blank]
+    first = display_word(tokenizer, best[0])
+    return ExplainedWord(-1, f"blank {blank + 1}", "word", first, tuple(probs.items()), start=start)
+
+
+def rank_words(tokenizer: Tokenizer, logps: np.ndarray) -> np.ndarray:
+    """Return the ids of the words that may fill a blank, the most probable first."""
+    ids: np.ndarray = tokenizer.ordinary[np.argsort(-logps[tokenizer.ordinary], kind="stable")]
+    return ids
+
+
+def choose_blank(answer: Answer, word: str) -> int:
+    """Return the index of the named blank, or of the one filled with the least certainty."""
     if not word:
         return int(np.argmin([words[0][1] for words in answer.blanks]))
     number, most = parse_integer(word) or 0, len(answer.blanks)
@@ -93,14 +103,14 @@ def _choose_blank(answer: Answer, word: str) -> int:
     return number - 1
 
 
-def _find_row(rows: Sequence[tuple[MaskedRow, float]], blank: int) -> tuple[MaskedRow, int]:
+def find_row(rows: Sequence[tuple[MaskedRow, float]], blank: int) -> tuple[MaskedRow, int]:
     """Return the row of a blank and its step: one row has all blanks, or each has its own."""
     if len(rows) == 1:
         return rows[0][0], rows[0][0].steps[blank]
     return rows[blank][0], rows[blank][0].steps[0]
 
 
-def _find_token(tokenizer: Tokenizer, target: str) -> int:
+def find_token(tokenizer: Tokenizer, target: str) -> int:
     """Return the token that is displayed as `target`."""
     names = {display_word(tokenizer, i): i for i in reversed(tokenizer.ordinary.tolist())}
     if target in names:

@@ -5,7 +5,7 @@ B rows   T steps   E embedding width   V words   M ways to hide words
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,15 +19,24 @@ from weft.explain.attention import rollout
 from weft.explain.explanation import ExplainedWord
 from weft.explain.generation import MAX_ALTERNATIVES, catch_attention, token_namer
 from weft.explain.gradients import MAX_BATCH_STEPS, integrate_gradients
+from weft.explain.targets.masked_word import (
+    choose_blank,
+    describe_blank,
+    find_row,
+    find_token,
+    rank_words,
+)
 from weft.explain.targets.target import ScoredTarget, TargetRequest
 from weft.explain.words import Span, own_words, word_spans
 from weft.inference.lm_scoring import lm_head, split_windows
 from weft.model import Model
 from weft.predict.classic import ClassicEngine
+from weft.predict.fill_mask import display_word, lm_layout, masked_rows
 from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
 from weft.protocols import ClassicModel
 from weft.tasks.language import LMVocabulary
+from weft.tasks.mlm import MASK_PATTERN
 from weft.tasks.task import Answer
 from weft.text.example import Example
 from weft.tokens.subtoken_table import append_subtokens
@@ -153,10 +162,44 @@ class NGramTarget(ScoredTarget):
 def requests_of(
     predictor: Predictor, examples: Sequence[Example], word: str, target: str
 ) -> list[TargetRequest]:
-    """Explain one token of each text, by default the least expected one with a context."""
+    """Explain one token of each text, by default the least expected one with a context.
+
+    Of a text with blanks that the model fills, one blank is explained.
+    """
     answers = predictor([one.text for one in examples])
-    pairs = zip(examples, answers, strict=True)
-    return [request_token(predictor, one.text, answer, word, target) for one, answer in pairs]
+    return [
+        (request_blank if answer.blanks else request_token)(
+            predictor, one.text, answer, word, target
+        )
+        for one, answer in zip(examples, answers, strict=True)
+    ]
+
+
+def request_blank(
+    predictor: Predictor, text: str, answer: Answer, word: str = "", target: str = ""
+) -> TargetRequest:
+    """Explain the word of a blank that a language model fills from both sides."""
+    engine = cast(NeuralEngine, predictor.engine)
+    space, tokenizer, head = predictor.space, engine.indexer.tokenizer, lm_head(engine.model)
+    assert isinstance(space, LMVocabulary)
+    blank = choose_blank(answer, word)
+    rows = masked_rows(text, engine.indexer, "input", offsets=True, layout=lm_layout(engine.model))
+    row, step = find_row(rows, blank)
+    assert row.offsets is not None
+    masks = [found.span() for found in MASK_PATTERN.finditer(text)]
+    read = ~np.isin(row.offsets[:, 0], [start for start, _ in masks])
+    words, owners = _own_tokens(text, row.offsets, read)
+    device = engine.runtime.device
+    ids = torch.from_numpy(row.ids.astype(np.int64))[None].to(device)
+    hidden = torch.tensor(MASK_ID) if head.decoder.needs_masking else _hidden_token(head, space)
+    spot = NextTokenTarget(
+        engine.model, Padded(ids, torch.tensor([len(row.ids)])), hidden.to(device), owners, step,
+        0, words, text, "", marks=masks,
+    )  # fmt: skip
+    logps = spot.all_log_probs()
+    chosen = find_token(tokenizer, target) if target else int(rank_words(tokenizer, logps)[0])
+    spot = replace(spot, token=chosen, name=display_word(tokenizer, chosen))
+    return TargetRequest(spot, answer, describe_blank(tokenizer, text, blank, logps, chosen))
 
 
 def request_token(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.compare.sentence_scores import UNITS, score_sentence
+from weft.compare.sentence_scores import SPURIOUS_KINDS, UNITS, score_sentence
 from weft.metrics.classify import ClassScores, score_classes
 from weft.tasks.annotation import Annotation
 from weft.text.example import Example
@@ -75,7 +75,7 @@ class LabelErrors(LabelCounts):
         self.gold.update(counts.gold)
         self.confusions.update(counts.confusions)
         wrong = len(counts.gold) - len(counts.correct)
-        if predicted.kind in ("spans", "constituents"):  # a spurious one is an error too
+        if predicted.kind in SPURIOUS_KINDS:  # a spurious one is an error too
             wrong += len(counts.predicted) - len(counts.correct)
         self._seen += 1
         if wrong and self.keep:

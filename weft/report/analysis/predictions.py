@@ -16,17 +16,17 @@ import numpy as np
 from weft.compare.sentence_scores import DRAWN_KINDS, SentenceScores, ratio_terms, score_sentence
 from weft.errors import UserError
 from weft.metrics import ClassScores
+from weft.metrics.calibration import Calibration, CalibrationBins, RiskCoverage, risk_coverage
 from weft.tasks.annotation import Annotation
 from weft.text.example import join_pair
 
-N_BINS = 15  # of the reliability diagram, as in Guo et al. 2017
 MAX_ERRORS = 20  # the most confident, kept with their texts
 MAX_DRAWN_WORDS = 25  # of a sentence whose drawing is readable
 
 # One label per text, several, or a number; or a structure over the words.
 Kind = Literal[
     "classes", "sets", "numbers", "tags", "word-numbers", "spans", "arcs", "constituents", "nodes",
-    "answer",
+    "answer", "frames",
 ]  # fmt: skip
 
 Value = str | tuple[str, ...] | float | Annotation  # one label or several, a number, or a structure
@@ -41,6 +41,7 @@ class Prediction:
     value: Value
     score: float  # probability of the value; for a number, the number itself
     text_pair: tuple[str, str] | None = None  # both texts of a pair
+    uncalibrated: float | None = None  # probability before calibration, where it differs
 
     @property
     def inputs(self) -> str | tuple[str, str]:
@@ -86,27 +87,6 @@ class LabelScores:
 
 
 @dataclass(frozen=True)
-class CalibrationBin:
-    """The predictions with a probability in (low, high]."""
-
-    low: float
-    high: float
-    count: int
-    confidence: float  # mean probability
-    accuracy: float  # fraction correct
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The agreement of confidence and accuracy."""
-
-    bins: tuple[CalibrationBin, ...]
-    error: float  # expected calibration error: mean gap of the bins, weighted by their counts
-    confidence: float  # mean over all predictions
-    accuracy: float
-
-
-@dataclass(frozen=True)
 class PredictionStats:
     """Counts over all predictions; texts are kept only for errors and a sample.
 
@@ -120,6 +100,8 @@ class PredictionStats:
     confusions: Mapping[tuple[str, str], int]  # (gold, predicted) -> count
     classes: tuple[LabelScores, ...]  # worst F1 first
     calibration: Calibration | None  # for one label per text
+    uncalibrated: Calibration | None  # the same before the temperature, where there is one
+    curve: RiskCoverage | None  # of the confidences, for labels
     pairs: np.ndarray  # (n, 2) gold and predicted numbers
     errors: tuple[Prediction, ...]  # most confident first; for numbers, largest error first
     sample: tuple[Prediction, ...]  # stratified by label and error, in file order
@@ -145,6 +127,8 @@ def read_predictions(
         confusions=dict(counts.confusions),
         classes=counts.classes(),
         calibration=counts.bins.calibration() if counts.kind == "classes" else None,
+        uncalibrated=counts.before.calibration() if counts.is_calibrated else None,
+        curve=counts.curve(),
         pairs=np.frombuffer(counts.pairs, dtype=np.float64).reshape(-1, 2),
         errors=tuple(texts[offset] for offset in worst),
         sample=tuple(texts[offset] for offset in chosen),
@@ -161,7 +145,9 @@ class _Counts:
         self.gold: Counter[str] = Counter()
         self.predicted: Counter[str] = Counter()
         self.both: Counter[str] = Counter()
-        self.bins = CalibrationBins()
+        self.bins, self.before = CalibrationBins(), CalibrationBins()
+        self.is_calibrated = False  # a temperature changed some score
+        self.scores, self.correct = array("d"), array("b")
         self.pairs = array("d")
         self.strata: dict[tuple[str, bool], array[int]] = {}  # offsets by label and correctness
         self.worst: list[tuple[float, int, int]] = []  # a heap of (error score, -order, offset)
@@ -185,13 +171,24 @@ class _Counts:
             self.both.update(set(labels) & set(values))
             stratum = labels[0] if len(labels) == 1 else f"{len(labels)} labels"
             badness = -1.0 if prediction.is_correct else prediction.score
+            self.scores.append(prediction.score)
+            self.correct.append(prediction.is_correct)
         if self.kind == "classes":
             self.confusions[str(prediction.label), str(prediction.value)] += 1
             self.bins.add(prediction.score, prediction.is_correct)
+            before = prediction.uncalibrated
+            self.is_calibrated = self.is_calibrated or before is not None
+            self.before.add(prediction.score if before is None else before, prediction.is_correct)
         right = self.kind == "numbers" or prediction.is_correct
         self.right += right
         self.strata.setdefault((stratum, right), array("q")).append(offset)
         self._keep(badness, offset)
+
+    def curve(self) -> RiskCoverage | None:
+        """Return the risk-coverage curve of labels; None for numbers and structures."""
+        if not self.scores:
+            return None
+        return risk_coverage(np.array(self.scores), np.array(self.correct, dtype=bool))
 
     def _count_labels(self, counts: SentenceScores) -> None:
         self.confusions.update(counts.confusions)
@@ -216,33 +213,6 @@ class _Counts:
             times, confused_with = confused.get(label, (0, ""))
             out.append(LabelScores(label, figures, confused_with, times))
         return tuple(sorted(out, key=lambda c: (c.figures.f1, -c.figures.support, c.label)))
-
-
-class CalibrationBins:
-    """Sums for the reliability diagram, in equal-width bins (low, high]."""
-
-    def __init__(self, count: int = N_BINS) -> None:
-        self.counts, self.right = [0] * count, [0] * count
-        self.prob_sums = [0.0] * count
-
-    def add(self, prob: float, right: bool) -> None:
-        size = len(self.counts)
-        i = min(max(math.ceil(prob * size) - 1, 0), size - 1)
-        self.counts[i] += 1
-        self.right[i] += right
-        self.prob_sums[i] += prob
-
-    def calibration(self) -> Calibration:
-        n, size = max(sum(self.counts), 1), len(self.counts)
-        rows = zip(self.counts, self.prob_sums, self.right, strict=True)
-        bins = tuple(
-            CalibrationBin(
-                i / size, (i + 1) / size, count, prob / (count or 1), right / (count or 1)
-            )
-            for i, (count, prob, right) in enumerate(rows)
-        )
-        error = sum(b.count / n * abs(b.accuracy - b.confidence) for b in bins)
-        return Calibration(bins, error, sum(self.prob_sums) / n, sum(self.right) / n)
 
 
 def prediction_kind(value: object) -> Kind:
@@ -343,10 +313,17 @@ def _parse(line: bytes) -> Prediction:
             value, label = tuple(sorted(map(str, value))), tuple(sorted(_label_names(label)))
         case "classes":
             label = str(label)
-    if "other" in row:
-        text_pair = row["text"], row["other"]
-        return Prediction(join_pair(*text_pair), label, value, float(row["score"]), text_pair)
-    return Prediction(row["text"], label, value, float(row["score"]))
+    before = row.get("uncalibrated")
+    text_pair = (row["text"], row["other"]) if "other" in row else None
+    text = row["text"] if text_pair is None else join_pair(*text_pair)
+    return Prediction(
+        text,
+        label,
+        value,
+        float(row["score"]),
+        text_pair,
+        None if before is None else float(before),
+    )
 
 
 def _label_names(label: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from weft.report.analysis.predictions import Calibration
+from weft.metrics.calibration import Calibration, RiskCoverage
 from weft.report.charts.plots import ACCENT, INK, LINE, MUTED, STYLE, to_svg
 
 MAX_DOTS = 1500  # of a scatter plot; more only grow the page
@@ -16,8 +16,11 @@ N_BINS = 31  # of a histogram
 Histogram = tuple[Sequence[float], Sequence[int]]  # edges and counts, one edge more than counts
 
 
-def plot_reliability(calibration: Calibration) -> str:
-    """Plot accuracy against confidence, above the number of predictions per bin."""
+def plot_reliability(calibration: Calibration, before: Calibration | None = None) -> str:
+    """Plot accuracy against confidence, above the number of predictions per bin.
+
+    `before` is drawn in hollow dots: the same without a temperature.
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.6, 4.6), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
@@ -36,6 +39,12 @@ def plot_reliability(calibration: Calibration) -> str:
             )
             above.plot([confidence], [accuracy], "o", color=INK, ms=3.6)
             below.bar(left, one.count, width * 0.9, align="edge", color=MUTED, alpha=0.6, lw=0)
+        if before is not None:
+            bins = [one for one in before.bins if one.count]
+            dots = [100 * b.confidence for b in bins], [100 * b.accuracy for b in bins]
+            above.plot(*dots, "o", mfc="none", mec=MUTED, ms=4.2, label="before the temperature")
+            above.plot([], [], "o", color=INK, ms=3.6, label="after")
+            above.legend(loc="upper left", frameon=False)
         above.set_ylabel("accuracy (%)")
         above.set_xlim(0, 100)
         above.set_ylim(0, 102)
@@ -46,6 +55,34 @@ def plot_reliability(calibration: Calibration) -> str:
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         figure.align_ylabels()
         return to_svg(figure, "reliability")
+
+
+def plot_risk_coverage(curve: RiskCoverage, accuracies: Sequence[float] = (0.9, 0.95)) -> str:
+    """Plot the accuracy of the most confident answers against the fraction that is answered."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.6, 3.4), layout="constrained")
+        axes = figure.add_subplot()
+        thin = curve.thin()
+        axes.plot(100 * thin.coverage, 100 * thin.accuracy, color=ACCENT, lw=1.8)
+        lowest = min(100 * float(thin.accuracy.min(initial=1.0)), 100 * min(accuracies))
+        for accuracy in accuracies:
+            coverage = curve.coverage_at(accuracy)
+            axes.axhline(100 * accuracy, color=MUTED, lw=1, ls=(0, (4, 3)))
+            if coverage:
+                axes.plot([100 * coverage], [100 * accuracy], "o", color=INK, ms=4)
+                axes.annotate(
+                    f"{100 * coverage:.0f} % at {100 * accuracy:.0f} %",
+                    (100 * coverage, 100 * accuracy),
+                    # Beside the curve, which falls: above it on its right, below it on its left.
+                    xytext=(-6, -13) if coverage > 0.6 else (6, 4),
+                    textcoords="offset points",
+                    ha="right" if coverage > 0.6 else "left",
+                )
+        axes.set_xlim(0, 101)
+        axes.set_ylim(lowest - 2, 101)
+        axes.set_xlabel("answered (%), most confident first")
+        axes.set_ylabel("accuracy of the answers (%)")
+        return to_svg(figure, "risk-coverage")
 
 
 def plot_predicted_vs_gold(pairs: np.ndarray, seed: int = 0) -> str:

@@ -2,12 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
-from weft.report.drawings import boundaries, dependency_svg, tagged_text, terminal, tree_svg
+from weft.report.drawings import (
+    boundaries,
+    dependency_svg,
+    frames,
+    tagged_text,
+    terminal,
+    tree_svg,
+)
 from weft.tasks.annotation import Annotation
 from weft.text.annotation.trees import Tree
 
@@ -36,6 +43,8 @@ def draw(
         return tagged_text.draw_numbers(predicted, gold)
     if predicted.kind in ("spans", "answer"):
         return _draw_spans(predicted, gold, names) + _draw_boundaries(predicted)
+    if predicted.kind == "frames":
+        return _draw_frames(predicted, gold)
     if predicted.kind == "arcs":
         return _scrollable(_draw_arcs(predicted, gold))
     if predicted.tree is None:  # of an empty text
@@ -55,6 +64,8 @@ def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Tex
         return terminal.draw_numbers(predicted, gold)
     if predicted.kind in ("spans", "answer"):
         return _draw_spans_terminal(predicted, gold)
+    if predicted.kind == "frames":
+        return _draw_frames_terminal(predicted, gold)
     if predicted.kind == "arcs":
         gold_arcs = (gold.heads, gold.relations) if gold else ()
         return terminal.draw_dependencies(
@@ -139,6 +150,9 @@ def _running_text(predicted: Annotation, gold: Annotation | None) -> str:
 
 
 def _draw_spans(predicted: Annotation, gold: Annotation | None, names: Sequence[str]) -> Markup:
+    if predicted.label:
+        unlabelled = replace(predicted, label=""), gold and replace(gold, label="")
+        return _draw_label(predicted, gold) + _draw_spans(*unlabelled, names)
     text = _running_text(predicted, gold)
     if gold is None:
         return tagged_text.draw_entities(text, predicted.spans, names=names)
@@ -151,7 +165,35 @@ def _draw_spans(predicted: Annotation, gold: Annotation | None, names: Sequence[
     )
 
 
+def _draw_label(predicted: Annotation, gold: Annotation | None) -> Markup:
+    """Draw the label of the whole sentence, with gold's if that is another."""
+    right = gold is None or gold.label == predicted.label
+    sure = f" {predicted.label_score:.1%}" if predicted.label_score else ""
+    out = Markup('<p><b class="{}">{}</b>{}').format(
+        "" if right else "wrong", predicted.label, sure
+    )
+    if gold is None or right:
+        return out + Markup("</p>")
+    return out + Markup(" → <b>{}</b></p>").format(gold.label)
+
+
+def _draw_label_terminal(predicted: Annotation, gold: Annotation | None) -> "Text":
+    """Draw the label of the whole sentence, red if it is not gold's."""
+    from rich.text import Text
+
+    right = gold is None or gold.label == predicted.label
+    out = Text(predicted.label, "bold" if right else terminal.WRONG_STYLE)
+    out.append(f" {predicted.label_score:.1%}" if predicted.label_score else "", "dim")
+    if gold is not None and not right:
+        out.append(f"→{gold.label}", "green")
+    return out.append("\n")
+
+
 def _draw_spans_terminal(predicted: Annotation, gold: Annotation | None) -> "Text":
+    if predicted.label:
+        unlabelled = replace(predicted, label=""), gold and replace(gold, label="")
+        spans = _draw_spans_terminal(*unlabelled)
+        return _draw_label_terminal(predicted, gold).append_text(spans)
     text = _running_text(predicted, gold)
     if gold is None or set(gold.spans) == set(predicted.spans):
         out = terminal.draw_entities(text, predicted.spans)
@@ -162,6 +204,25 @@ def _draw_spans_terminal(predicted: Annotation, gold: Annotation | None) -> "Tex
         return out
     strips = boundaries.draw_boundaries_terminal(predicted.text, predicted.starts, predicted.ends)
     return out.append("\n").append_text(strips)
+
+
+def _draw_frames(predicted: Annotation, gold: Annotation | None) -> Markup:
+    text = _running_text(predicted, gold)
+    if gold is None or predicted.frames == gold.frames:
+        return frames.draw_frames(text, predicted)
+    return tree_svg.side_by_side(
+        frames.draw_frames(text, predicted, gold), frames.draw_frames(text, gold, predicted)
+    )
+
+
+def _draw_frames_terminal(predicted: Annotation, gold: Annotation | None) -> "Text":
+    text = _running_text(predicted, gold)
+    if gold is None or predicted.frames == gold.frames:
+        return frames.draw_frames_terminal(text, predicted)
+    return _stack_lines(
+        frames.draw_frames_terminal(text, predicted, gold),
+        frames.draw_frames_terminal(text, gold, predicted),
+    )
 
 
 def _draw_boundaries(predicted: Annotation) -> Markup:

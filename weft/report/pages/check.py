@@ -29,12 +29,7 @@ def render_page(diagnosis: Diagnosis, max_words: int) -> str:
         sentence=summarise(diagnosis),
         max_words=max_words,
         names=_label_tables(diagnosis),
-        drawings={
-            place.where: _draw(place.sketch)
-            for finding in diagnosis.findings
-            for place in finding.places
-            if place.sketch is not None
-        },
+        drawings=draw_sketches(diagnosis),
         chart=_plot_lengths(diagnosis.histogram, max_words, "text"),
         targets=_plot_lengths(diagnosis.targets.histogram, max_words, "target")
         if diagnosis.targets
@@ -56,6 +51,16 @@ def summarise(diagnosis: Diagnosis) -> str:
     worst = diagnosis.findings[0].title
     listed = counted[0] if len(counted) == 1 else f"{', '.join(counted[:-1])} and {counted[-1]}"
     return f"{listed}. {worst}"
+
+
+def draw_sketches(diagnosis: Diagnosis) -> dict[str, Markup]:
+    """Draw the sentences of findings, by their place."""
+    return {
+        place.where: _draw(place.sketch)
+        for finding in diagnosis.findings
+        for place in finding.places
+        if place.sketch is not None
+    }
 
 
 def _draw(sketch: SentenceSketch) -> Markup:

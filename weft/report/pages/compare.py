@@ -17,7 +17,13 @@ from weft.compare.dataset_stats import DatasetStats
 from weft.compare.format import is_percent
 from weft.compare.latency import BATCH_TEXTS, SINGLE_TEXTS, WARM_UP_TEXTS
 from weft.compare.leaderboard import Recommendation, Row, describe_gain, recommend, sort_rows
-from weft.compare.sentence_scores import UNITS, describe_metric, ratio_terms, score_sentence
+from weft.compare.sentence_scores import (
+    SPURIOUS_KINDS,
+    UNITS,
+    describe_metric,
+    ratio_terms,
+    score_sentence,
+)
 from weft.compare.trial import Result, Trial
 from weft.report import html
 from weft.report.analysis.confusion import build_matrix, most_confused_pairs
@@ -114,7 +120,16 @@ def _first_models(finished: Sequence[tuple[Trial, Result]]) -> list[tuple[str, P
 
 def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, object]:
     """Return tables and charts of one model's predictions; None if they do not apply."""
-    names = ("classes", "matrix", "pairs", "reliability", "against", "residuals", "structure")
+    names = (
+        "classes",
+        "matrix",
+        "pairs",
+        "reliability",
+        "risk_coverage",
+        "against",
+        "residuals",
+        "structure",
+    )
     out: dict[str, object] = {**dict.fromkeys(names), "all": 0, "unit": "texts"}
     if analysis is None:
         return out
@@ -138,12 +153,15 @@ def _prediction_charts(analysis: ModelAnalysis | None) -> dict[str, object]:
             "pairs": most_confused_pairs(predictions.confusions),
         }
     if predictions.calibration is not None:
-        out |= {"reliability": Markup(histograms.plot_reliability(predictions.calibration))}
+        both = predictions.calibration, predictions.uncalibrated
+        out |= {"reliability": Markup(histograms.plot_reliability(*both))}
+    if predictions.curve is not None:
+        out |= {"risk_coverage": Markup(histograms.plot_risk_coverage(predictions.curve))}
     return out
 
 
 def _gain_tag(row: Row) -> str:
-    """Return the gain of an ensemble over the best recipe, without its name."""
+    """Return the gain of a row over another recipe, without its name."""
     return describe_gain(row).removeprefix(f"{row.recipe}: ").rstrip(".")
 
 
@@ -154,7 +172,7 @@ def _describe_errors(prediction: Prediction) -> str:
         return f"F1 {100 * ratio_terms(predicted, gold)[0]:.0f} %"
     counts = score_sentence(predicted, gold)
     unit = UNITS[predicted.kind][0]
-    if predicted.kind in ("spans", "constituents"):
+    if predicted.kind in SPURIOUS_KINDS:
         summary = f"{len(counts.correct)} of {len(counts.gold)} {unit} found"
         extra = len(counts.predicted) - len(counts.correct)
         return f"{summary}, {extra} spurious" if extra else summary

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from weft.explain import Explanation, Faithfulness
 from weft.explain.explanation import NUMBER_TARGET
+from weft.explain.faithfulness import choose_format
 from weft.explain.method import target_task
 from weft.explain.run import ExplainRun
 from weft.predict.predictor import Predictor
@@ -76,6 +77,7 @@ def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -
         ]
         if one
         else [],
+        digits=choose_format(list(study.faithfulness.values())) if study.faithfulness else "",
         hidden="masked" if hides else "removed",
         drawing=explain_tokens.draw_answer(one, study, 0) if one else None,
         gold=one is not None and study.right(0) is not None,
@@ -225,7 +227,7 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
         rests = f" Its vector rests mainly on {words}." if words else ""
         return f"An encoder without a task.{rests}"
     if one is not None and one.answer.structure is not None and one.at is None:
-        return f"The model predicts {_describe_answer(one)}{_because(one)}."
+        return f"The model predicts {describe_answer(one)}{name_evidence(one)}."
     if one is not None:
         words = ", ".join(_strongest_words(one))
         if one.target not in (
@@ -233,8 +235,8 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
             "number",
         ):
             evidence = f"Evidence for {one.target}: {words or 'none'}."
-            return f"{_subject(one)} {_describe_answer(one)}. {evidence}"
-        return f"{_subject(one)} {_describe_answer(one)}{_because(one)}."
+            return f"{name_subject(one)} {describe_answer(one)}. {evidence}"
+        return f"{name_subject(one)} {describe_answer(one)}{name_evidence(one)}."
     best = max(study.faithfulness.values(), key=lambda result: result.gain.value)
     verb = "beats" if best.gain.low > 0 else "does not significantly beat"
     return (
@@ -245,7 +247,7 @@ def _headline(study: ExplainRun, one: Explanation | None) -> str:
     )
 
 
-def _because(one: Explanation) -> str:
+def name_evidence(one: Explanation) -> str:
     """Return the clause that names the strongest words, or ""."""
     words = ", ".join(_strongest_words(one))
     return f", mainly because of {words}" if words else ""
@@ -274,14 +276,14 @@ def _strongest_words(one: Explanation) -> list[str]:
     return list(dict.fromkeys(kept))
 
 
-def _subject(one: Explanation) -> str:
+def name_subject(one: Explanation) -> str:
     """Return the subject of the headline."""
     if one.at is None or (one.at.step < 0 and not one.at.span):
         return "The model predicts"
     return f"For {one.at.title} the model predicts"
 
 
-def _describe_answer(one: Explanation) -> str:
+def describe_answer(one: Explanation) -> str:
     value = one.answer.value
     if one.at is not None:
         is_number = one.at.column == NUMBER_TARGET
@@ -330,9 +332,9 @@ def _probability_bars(one: Explanation, predictor: Predictor) -> list[tuple[str,
 def _explained_text(study: ExplainRun, i: int) -> dict[str, object]:
     one, label = study.first[i], study.examples[i].label
     return {
-        "says": f"{one.at.name}: {_describe_answer(one)}"
+        "says": f"{one.at.name}: {describe_answer(one)}"
         if one.at and (one.at.step >= 0 or one.at.span)
-        else _describe_answer(one),
+        else describe_answer(one),
         "label": one.at.gold if one.at else None if label is None else _format_label(label),
         "wrong": study.wrong(i),
         "where": study.examples[i].where,
@@ -343,7 +345,7 @@ def _explained_text(study: ExplainRun, i: int) -> dict[str, object]:
 
 
 def _draw_tokens(study: ExplainRun, i: int) -> Markup | None:
-    if not study.written:
+    if not study.written or not study.written[i].tokens:
         return None
     from weft.report.drawings.generation import draw_tokens
 

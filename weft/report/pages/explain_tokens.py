@@ -77,4 +77,5 @@ def _find_crf(predictor: Predictor, one: Explanation) -> Any:
     crfs = () if model is None else model.head.crfs
     if one.at is None or not crfs:
         return None
-    return crfs[predictor.space.names.index(one.at.column)]
+    column = predictor.space.names.index(one.at.column)
+    return crfs[column] if column < len(crfs) else None  # an intent has none

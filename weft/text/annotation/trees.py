@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.errors import UserError
+from weft.notebook import HtmlRepr
 
 _TOKEN = re.compile(r"[()]|[^ \t\r\n()]+")  # a no-break space belongs to its word
 _ESCAPES = {
@@ -19,7 +20,7 @@ _BRACKETS = str.maketrans({sign: name for name, sign in _ESCAPES.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Tree:
+class Tree(HtmlRepr):
     """A label over one word or over children; `word` is empty above the leaves."""
 
     label: str

@@ -18,6 +18,8 @@ from weft.text.column_layout import (
 from weft.text.example import SkipCounter
 from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource, decode_line
 
+LABEL_KEYS = ("label", "intent")  # of comments
+
 
 @dataclass(frozen=True)
 class TaggedSentence:
@@ -29,6 +31,7 @@ class TaggedSentence:
     file: str = ""
     comments: tuple[str, ...] = ()
     document: int = 0  # counts -DOCSTART- lines
+    label: str = ""  # of the whole sentence, from a `# label = …` or `# intent = …` comment
 
     @property
     def words(self) -> list[str]:
@@ -132,8 +135,9 @@ def _read_sentences(
         if not line.strip() or line.startswith(DOCUMENT_MARK):
             if rows and not bad:
                 yield TaggedSentence(
-                    tuple(rows), tuple(lines), layout, source.name, tuple(comments), document
-                )
+                    tuple(rows), tuple(lines), layout, source.name, tuple(comments), document,
+                    _find_value(comments, LABEL_KEYS),
+                )  # fmt: skip
             if rows:
                 rows, lines, comments, bad = [], [], [], False
             document += line.startswith(DOCUMENT_MARK)
@@ -154,13 +158,19 @@ def _read_sentences(
         lines.append(number)
     if rows and not bad:
         yield TaggedSentence(
-            tuple(rows), tuple(lines), layout, source.name, tuple(comments), document
-        )
+            tuple(rows), tuple(lines), layout, source.name, tuple(comments), document,
+            _find_value(comments, LABEL_KEYS),
+        )  # fmt: skip
 
 
 def _find_id(comments: Iterable[str]) -> str:
+    return _find_value(comments, ("sent_id", "id"))
+
+
+def _find_value(comments: Iterable[str], keys: Sequence[str]) -> str:
+    """Return the value of a `# key = value` comment, or ""."""
     fields = (METADATA.fullmatch(comment) for comment in comments)
-    return next((f[2].strip() for f in fields if f and f[1] in ("sent_id", "id")), "")
+    return next((f[2].strip() for f in fields if f and f[1] in keys), "")
 
 
 def _find_row_fault(

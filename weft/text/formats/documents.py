@@ -16,6 +16,7 @@ from weft.text.line_source import (
     LineSource,
     strip_compression,
 )
+from weft.text.location import is_table
 from weft.text.read import Columns, read
 
 # Contents of a line: a sentence or a paragraph, with a break between documents; or a document.
@@ -68,7 +69,7 @@ def read_documents(
     """
     has_text = False
     for name in list_files(path):
-        if strip_compression(name)[0].endswith(TABLE_ENDINGS):
+        if is_table(name) or strip_compression(name)[0].endswith(TABLE_ENDINGS):
             rows = read(
                 name,
                 columns=columns or Columns(),

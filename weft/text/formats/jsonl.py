@@ -34,6 +34,10 @@ class Keys:
     answer_start: str | None = None
     answers_in_text: bool = False
     joined: bool = False
+    words: bool = False  # the text is a list of tokens
+    word_columns: tuple[str, ...] = ()  # further lists, with a value for each token
+    weight: str | None = None
+    sentence_label: str | None = None  # of the tokens together, beside a tag for each
 
     @classmethod
     def from_layout(cls, layout: TableLayout) -> "Keys":
@@ -56,6 +60,10 @@ class Keys:
             start,
             layout.answers_in_text,
             layout.joined,
+            layout.words,
+            tuple(names[i] for i in layout.word_columns),
+            None if layout.weight is None else names[layout.weight],
+            None if layout.sentence_label is None else names[layout.sentence_label],
         )
 
     @property
@@ -67,8 +75,11 @@ class Keys:
             self.id,
             self.other,
             self.answer_start,
+            self.weight,
+            self.sentence_label,
             *self.fields,
             *self.extra_labels,
+            *self.word_columns,
         )
         return list(dict.fromkeys(name for name in names if name is not None))
 
@@ -146,9 +157,7 @@ def invalid_json_message(line: str, error: Exception) -> str:
     return f"invalid JSON: {error}. Correct the line, or {SKIP_HINT}."
 
 
-def find_row_fault(
-    row: object, text_key: str, line: str, keep_empty: bool
-) -> tuple[str, str] | None:
+def find_row_fault(row: object, text_key: str, keep_empty: bool) -> tuple[str, str] | None:
     """Return the kind and the message of the fault in a row, if any."""
     if type(row) is not dict:
         kind = {list: "a list", str: "a text", type(None): "null"}.get(type(row), "a number")
@@ -157,23 +166,23 @@ def find_row_fault(
     if type(text) is not str:
         if text is not None:
             shown = repr(text) if len(repr(text)) <= 40 else f"{text!r:.40}…"
-            fix = "Quote it"
+            fix = "Decode it" if isinstance(text, bytes) else "Quote it"
             if isinstance(text, dict):
                 fix = f"To read records, train with --set 'data.fields=[\"{text_key}\"]'"
             return (
                 "text is not a text",
                 f"'{text_key}' must be a text, found {shown}. {fix}, or {SKIP_HINT}.",
             )
+        if text_key in row:
+            return "no text", f"'{text_key}' has no value. Fill it in, or {SKIP_HINT}."
         return "no text", no_text_message(text_key, row)
     if not keep_empty and not text.strip():
         return EMPTY_TEXT, EMPTY_TEXT_MESSAGE
     return None
 
 
-def find_surrogate_fault(row: JsonObject, keys: "Keys", line: str) -> tuple[str, str] | None:
+def find_surrogate_fault(row: JsonObject, keys: "Keys") -> tuple[str, str] | None:
     """Return the fault of a row whose values contain a lone surrogate, if any."""
-    if "\\u" not in line or "\\ud" not in line.lower():
-        return None
     for name in keys.used:
         if has_surrogate((name, row.get(name))):
             return UNDECODABLE, f"'{name}' contains {SURROGATE_MESSAGE}"

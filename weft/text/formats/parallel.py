@@ -22,8 +22,10 @@ from weft.text.line_source import (
     file_not_found,
     strip_compression,
 )
+from weft.text.location import is_table
 
 COMPRESSION_ENDINGS = ("", ".gz", ".xz")
+SLOT_FILES = ("seq.in", "seq.out", "label")  # words, slot tags and intents, line by line
 SecondFile = Literal["label", "tags", "other"]  # contents of the second comma-joined file
 
 
@@ -32,11 +34,14 @@ def resolve_files(
 ) -> tuple[str, ...]:
     """Return the files of a path: source, target and further references.
 
-    Names joined by commas are parallel files, unless a file of that name exists. Otherwise
-    `target` and `references` are endings of sibling files.
+    Names joined by commas are parallel files, unless a file of that name exists. So are seq.in,
+    seq.out and label of a folder, as ATIS and SNIPS come for joint models. Otherwise `target` and
+    `references` are endings of sibling files.
     """
     name = os.fspath(path)
-    files = _split_names(name)
+    if is_table(name):
+        return (name,)
+    files = _slot_files(name) or _split_names(name)
     if len(files) == 1:
         return (
             name,
@@ -48,6 +53,14 @@ def resolve_files(
             "first file alone."
         )
     return files
+
+
+def _slot_files(name: str) -> tuple[str, ...]:
+    """Return the files of a folder with words, slot tags and intents, or ()."""
+    if not os.path.isdir(name):
+        return ()
+    files = tuple(os.path.join(name, file) for file in SLOT_FILES)
+    return files if all(map(os.path.isfile, files)) else ()
 
 
 def _split_names(name: str) -> tuple[str, ...]:
@@ -131,9 +144,10 @@ def read_parallel(
     """Yield an Example for each pair of lines; `second` names the contents of the second file.
 
     "label": the label or target text; with `more` files, a tuple of all non-empty references.
-    "tags": a tag for each word. "other": the second text of a pair, whose label is in the third
-    file. Lines of the first two files must not be empty. Files of different length are an error
-    even if bad rows are skipped: they are misaligned from an unknown line on.
+    "tags": a tag for each word, and in a third file the label of each sentence. "other": the second
+    text of a pair, whose label is in the third file. Lines of the first two files must not be
+    empty. Files of different length are an error even if bad rows are skipped: they are misaligned
+    from an unknown line on.
     """
     for path in (source, target, *more):
         if not os.path.exists(path):
@@ -176,7 +190,7 @@ def read_parallel(
                 continue
             example = Example(text, target_line, "", sources[0].name, number)
             if second == "tags":
-                tagged = _tag_words(example, bad_rows[1])
+                tagged = _tag_words(example, bad_rows[1], others[0] or "" if others else "")
                 if tagged is not None:
                     yield tagged
             elif second == "other":
@@ -193,7 +207,7 @@ def read_parallel(
         raise UserError(f"{sources[0].name}: the file is empty. Add at least one text.")
 
 
-def _tag_words(example: Example, bad_rows: BadRows) -> Example | None:
+def _tag_words(example: Example, bad_rows: BadRows, sentence_label: str) -> Example | None:
     """Pair the words of a line with the tags of the other; unequal counts are a bad row."""
     words, tags = tuple(example.text.split()), tuple(str(example.label).split())
     if len(words) != len(tags):
@@ -201,7 +215,7 @@ def _tag_words(example: Example, bad_rows: BadRows) -> Example | None:
         fix = f"Write one tag per word, separated by spaces, or {SKIP_HINT}"
         bad_rows.report("tags that do not match the words", example.line, f"{mismatch}. {fix}.")
         return None
-    label = WordAnnotations({TAG_COLUMN: tags}, TAG_COLUMN)
+    label = WordAnnotations({TAG_COLUMN: tags}, TAG_COLUMN, sentence_label.strip())
     return replace(
         example, text=" ".join(words), label=label, words=words, places=locate_spaced_words(words)
     )

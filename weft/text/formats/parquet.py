@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from weft.errors import UserError
-from weft.text.columns import Columns, TableLayout, layout_from_names
+from weft.text.columns import Columns, TableLayout
 from weft.text.example import Example, GoldAnswers, Label, parse_label
-from weft.text.formats.jsonl import Keys, add_references, locate_answers, second_text
-from weft.text.formats.squad import fault_kind
-from weft.text.line_source import SKIP_HINT, UNDECODABLE, BadRows, UniqueIds
+from weft.text.formats.jsonl import Keys
+from weft.text.formats.rows import Row, RowFault, examples_from_rows, layout_of_rows
+from weft.text.line_source import SKIP_HINT, UNDECODABLE, BadRows
+from weft.text.tables.class_labels import decode_columns, hub_class_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    from weft.jsonio import Json, JsonObject
+    from weft.jsonio import Json
 
 _BATCH_ROWS = 1024
 _CONVERSION_ERRORS = (ValueError, OverflowError, TypeError)
@@ -28,7 +30,9 @@ _UNREADABLE = "the row has an unreadable value, such as a text that is not UTF-8
 def read_parquet(path: str, columns: Columns, bad_rows: BadRows) -> Iterator[Example]:
     """Yield the rows as Examples; `line` counts rows from 1."""
     file, layout = _open(path, columns)
-    return _read_rows(file, path, Keys.from_layout(layout), columns.id is not None, bad_rows)
+    keys = Keys.from_layout(layout)
+    rows = enumerate(_read_rows(file, path, keys), 1)
+    return examples_from_rows(rows, keys, path, columns, bad_rows)
 
 
 def _open(path: str, columns: Columns) -> tuple[ParquetFile, TableLayout]:
@@ -41,10 +45,12 @@ def _open(path: str, columns: Columns) -> tuple[ParquetFile, TableLayout]:
     if first is None or not first.num_rows:
         raise UserError(f"{path}: the file has no rows. Add at least one text.")
     names = tuple(file.schema_arrow.names)
-    sample = [[_to_cell(row[name]) for name in names] for row in _to_python_rows(first) if row]
+    class_names = hub_class_names(file.schema_arrow.metadata)
+    rows = decode_columns(to_python_rows(first), class_names)
+    sample = [row for row in rows if isinstance(row, dict)]
     if not sample:
         raise UserError(f"{path}:1: {_UNREADABLE}. Save the file again as UTF-8.")
-    return file, layout_from_names(names, sample, columns, path)
+    return file, layout_of_rows(names, sample, columns, path)
 
 
 def parquet_layout(path: str, columns: Columns) -> TableLayout:
@@ -54,16 +60,11 @@ def parquet_layout(path: str, columns: Columns) -> TableLayout:
     return layout
 
 
-def _read_rows(
-    file: ParquetFile, path: str, keys: Keys, unique: bool, bad_rows: BadRows
-) -> Iterator[Example]:
+def _read_rows(file: ParquetFile, path: str, keys: Keys) -> Iterator[Row]:
     pyarrow, _ = _pyarrow()
-    text_name, label_name, id_name = keys.text, keys.label, keys.id
-    used = keys.used
-    ids = UniqueIds(unique, bad_rows)
-    number = 0
+    class_names = hub_class_names(file.schema_arrow.metadata)
     with file:
-        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=used)
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=keys.used)
         while True:
             try:
                 batch = next(batches, None)
@@ -71,43 +72,11 @@ def _read_rows(
                 raise _damaged_error(path, error) from error
             if batch is None:
                 return
-            for row in _to_python_rows(batch):
-                number += 1
-                if row is None:
-                    bad_rows.report(
-                        UNDECODABLE, number, f"{_UNREADABLE}. Correct it, or {SKIP_HINT}."
-                    )
-                    continue
-                keys.merge_text(row)
-                text = row[text_name]
-                if not isinstance(text, str):
-                    mismatch = f"'{text_name}' must be a text, found {text!r:.40}"
-                    bad_rows.report(
-                        "text is not a text", number, f"{mismatch}. Correct it, or {SKIP_HINT}."
-                    )
-                    continue
-                if bad_rows.rejects_empty(text, number):
-                    continue
-                try:
-                    label = parse_label(row[label_name]) if label_name is not None else None
-                    if keys.extra_labels:
-                        label = add_references(
-                            label, [_to_cell(row[key]) for key in keys.extra_labels], keys.joined
-                        )
-                    start = None if keys.answer_start is None else row.get(keys.answer_start)
-                    other = second_text(row, keys.other)
-                    label = locate_answers(label, other, start, keys.answers_in_text)
-                except UserError as error:
-                    bad_rows.report(fault_kind(error), number, str(error))
-                    continue
-                name = _to_cell(row[id_name]) if id_name is not None else ""
-                if ids.is_repeated(name, number):
-                    continue
-                yield Example(text, label, name, path, number, other=other)
+            yield from decode_columns(to_python_rows(batch), class_names)
 
 
-def _to_python_rows(batch: pa.RecordBatch) -> Iterator[JsonObject | None]:
-    """Yield the rows of a batch as Python values; None for one that cannot be converted."""
+def to_python_rows(batch: pa.RecordBatch | pa.Table) -> Iterator[Row]:
+    """Yield the rows of a batch as Python values; a RowFault for one that cannot be converted."""
     # Invalid UTF-8 and dates after the year 9999 appear only on conversion.
     try:
         yield from batch.to_pylist()
@@ -118,7 +87,7 @@ def _to_python_rows(batch: pa.RecordBatch) -> Iterator[JsonObject | None]:
         try:
             yield batch.slice(row, 1).to_pylist()[0]
         except _CONVERSION_ERRORS:
-            yield None
+            yield RowFault(UNDECODABLE, f"{_UNREADABLE}. Correct it, or {SKIP_HINT}.")
 
 
 def write_parquet(examples: Iterable[Example], path: str) -> None:
@@ -199,20 +168,20 @@ def _to_python(label: Label) -> object:
     return list(label) if isinstance(label, tuple) else label
 
 
-def _to_cell(value: object) -> str:
-    return "" if value is None else str(value)
-
-
 def _damaged_error(path: str, error: BaseException) -> UserError:
     return UserError(f"{path}: not a readable Parquet file: {error}. Copy or create it again.")
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
+    pyarrow = import_pyarrow("Parquet files")
+    return pyarrow, importlib.import_module("pyarrow.parquet")
+
+
+def import_pyarrow(what: str) -> ModuleType:
+    """Import pyarrow; raise a UserError that says what needs it if it is not installed."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        return importlib.import_module("pyarrow")
     except ImportError as error:
         raise UserError(
-            "Parquet files need pyarrow, which is not installed: pip install 'weft[parquet]'."
+            f"{what} need pyarrow, which is not installed: pip install 'weft[parquet]'."
         ) from error
-    return pyarrow, pyarrow.parquet

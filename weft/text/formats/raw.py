@@ -1,7 +1,8 @@
 """Read a file as running text: all lines with their breaks, including blank ones."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from weft.errors import UserError
 from weft.text.example import Example, SkipCounter
@@ -23,3 +24,10 @@ def read_raw_lines(
         text = decode_line(raw, number, bad_rows)
         if text is not None:
             yield Example(text + "\n" * raw.endswith(b"\n"), None, "", source.name, number)
+
+
+def split_lines(examples: Iterable[Example]) -> Iterator[Example]:
+    """Yield the lines of texts, as those of a file that holds one after the other."""
+    for example in examples:
+        for line in example.text.removesuffix("\n").split("\n"):
+            yield replace(example, text=line.removesuffix("\r") + "\n", label=None)

@@ -16,11 +16,13 @@ from weft.text.annotation import trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
 from weft.text.formats import brackets, conllu, squad, standoff
 from weft.text.line_source import LineSource, file_not_found, strip_compression
+from weft.text.location import is_table
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
-SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request; no task learns them
+SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request
+UNLEARNED_FORMATS = ("coreference", "extractions")  # no task learns them yet
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
     *("conllu", "conll", "spans", "standoff", "squad", *SEMANTIC_FORMATS),
@@ -58,8 +60,10 @@ _STRUCTURED_BY_ENDING = {
 
 
 def recognise(path: str | os.PathLike[str]) -> str:
-    """Return one of FORMATS, by the ending or else the contents."""
+    """Return one of FORMATS, by the ending or else the contents; "table" for one in memory."""
     name = os.fspath(path)
+    if is_table(name):
+        return "table"
     if name != "-" and os.path.isdir(name):
         return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
     if name != "-" and not os.path.exists(name):

@@ -51,8 +51,8 @@ def read_column_examples(
         columns = {name: tuple(sentence.column(i)) for i, name in enumerate(names[:width])}
         columns[TAG_COLUMN] = tuple(sentence.tags)
         yield Example(
-            " ".join(words), WordAnnotations(columns, TAG_COLUMN), sentence.id, sentence.file,
-            sentence.line, words, offsets,
+            " ".join(words), WordAnnotations(columns, TAG_COLUMN, sentence.label), sentence.id,
+            sentence.file, sentence.line, words, offsets,
         )  # fmt: skip
 
 
