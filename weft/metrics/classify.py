@@ -244,3 +244,15 @@ def score_classes(right: np.ndarray, predicted: np.ndarray, true: np.ndarray) ->
         strict=True,
     )
     return [ClassScores(*row) for row in rows]
+
+
+def score_labels(
+    correct: Counter[str], predicted: Counter[str], gold: Counter[str]
+) -> dict[str, ClassScores]:
+    """Return the scores of each label by name, from counts by label."""
+    names = sorted(predicted | gold)
+    counts = (
+        np.array([count[name] for name in names], dtype=np.int64)
+        for count in (correct, predicted, gold)
+    )
+    return dict(zip(names, score_classes(*counts), strict=True))

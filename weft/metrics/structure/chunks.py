@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.metrics.bootstrap import bootstrap_statistics, safe_divide
-from weft.metrics.classify import ClassScores, score_classes
+from weft.metrics.classify import ClassScores, score_labels
 from weft.metrics.value import MetricValue
 
 Span = tuple[str, int, int]  # label, first word, the word after the last
@@ -60,12 +60,7 @@ class SpanF1:
 
     def per_class(self) -> dict[str, ClassScores]:
         """Precision, recall, F1 and support of each type of span, by name."""
-        names = sorted(self.predicted | self.gold)
-        counts = (
-            np.array([count[name] for name in names], dtype=np.int64)
-            for count in (self.correct, self.predicted, self.gold)
-        )
-        return dict(zip(names, score_classes(*counts), strict=True))
+        return score_labels(self.correct, self.predicted, self.gold)
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95

@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from weft.metrics.bootstrap import safe_divide
-from weft.metrics.classify import ClassScores, score_classes
+from weft.metrics.classify import ClassScores, score_labels
 from weft.metrics.sentence_counts import SentenceCounts, Statistic
 from weft.metrics.value import MetricValue
 from weft.text.annotation.frames import Frames, Predicate
@@ -160,12 +158,7 @@ class RoleScores:
 
     def per_class(self) -> dict[str, ClassScores]:
         """Precision, recall, F1 and support of each role given the predicates, by name."""
-        names = sorted(self.predicted | self.gold)
-        counts = (
-            np.array([count[name] for name in names], dtype=np.int64)
-            for count in (self.correct, self.predicted, self.gold)
-        )
-        return dict(zip(names, score_classes(*counts), strict=True))
+        return score_labels(self.correct, self.predicted, self.gold)
 
     def compute(
         self, resamples: int = 1000, seed: int = 0, level: float = 0.95
