@@ -150,6 +150,27 @@ def read_extractions(
     return group_tuples(usable())
 
 
+def read_gold_tuples(
+    path: str | os.PathLike[str], on_bad_row: BadRowPolicy = "error"
+) -> Iterator[Example]:
+    """Yield the sentences with their tuples as CaRB counts them.
+
+    Its gold has tuples without a predicate. No tuple matches them, but they are to be found.
+    """
+    bad_rows = BadRows(os.fspath(path), on_bad_row, None)
+
+    def usable() -> Iterator[ExtractionLine]:
+        for row in read_lines(path, on_bad_row=on_bad_row):
+            fault = row.fault()
+            if fault and fault[0] != NO_PREDICATE:
+                message = f"{fault[0]}: {fault[1]}. Correct it, or {SKIP_HINT}."
+                bad_rows.report(fault[0], row.line, message)
+            else:
+                yield row
+
+    return group_tuples(usable())
+
+
 def group_tuples(rows: Iterable[ExtractionLine]) -> Iterator[Example]:
     """Yield an Example for each run of usable lines of one sentence."""
     for sentence, run in groupby(rows, key=lambda row: row.sentence):
