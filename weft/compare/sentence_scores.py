@@ -259,9 +259,9 @@ def _score_brackets(predicted: Tree, gold: Tree) -> SentenceScores:
             [BracketedTree(by_label[label], tags)], [BracketedTree(gold_by_label[label], tags)]
         )
         for true, claimed, both, *_ in metric.counts.rows:
-            correct += [label] * both
-            labels += [label] * claimed
-            gold_labels += [label] * true
+            correct += [label] * int(both)
+            labels += [label] * int(claimed)
+            gold_labels += [label] * int(true)
     chains, gold_chains = (
         {(s.start, s.end): s.label for s in constituents.tree_to_spans(tree) if s.label}
         for tree in (predicted, gold)

@@ -1,4 +1,4 @@
-"""Whole-number counts of each sentence, summed and resampled by sentence.
+"""Counts of each sentence, summed and resampled by sentence.
 
 R resamples   P distinct rows of counts   K counts
 """
@@ -19,9 +19,9 @@ class SentenceCounts:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.rows: Counter[tuple[int, ...]] = Counter()  # counts of a sentence -> sentences
+        self.rows: Counter[tuple[float, ...]] = Counter()  # counts of a sentence -> sentences
 
-    def add(self, row: tuple[int, ...]) -> None:
+    def add(self, row: tuple[float, ...]) -> None:
         assert len(row) == self.width
         self.rows[row] += 1
 

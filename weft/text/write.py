@@ -17,6 +17,7 @@ from weft.storage import atomic_write, write_bytes
 from weft.text.annotation.frames import Frames
 from weft.text.example import Example, GoldAnswers, Label, WordAnnotations
 from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
+from weft.text.formats.semantics.coreference import format_document
 from weft.text.formats.semantics.roles import format_example
 from weft.text.line_source import strip_compression
 
@@ -195,6 +196,11 @@ def _write_roles(examples: Iterable[Example], out: IO[str], separator: str) -> N
         out.write(format_example(example))
 
 
+def _write_coreference(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        out.write(format_document(example))
+
+
 _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
     "csv": _write_csv,
     "tsv": _write_tsv,
@@ -202,4 +208,5 @@ _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
     "fasttext": _write_fasttext,
     "lines": _write_lines,
     "roles": _write_roles,
+    "coreference": _write_coreference,
 }

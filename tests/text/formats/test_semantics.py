@@ -13,13 +13,18 @@ from tests.fixtures.semantic_files import (
     written,
 )
 from weft.errors import UserError
-from weft.text.annotation.frames import Extraction, is_core_role, is_role
+from weft.text.annotation.frames import Coreference, Extraction, is_core_role, is_role
 from weft.text.annotation.schemes import Span
-from weft.text.example import SkipCounter
-from weft.text.formats.semantics.coreference import detect_coreference, read_coreference
+from weft.text.example import Example, SkipCounter
+from weft.text.formats.semantics.coreference import (
+    detect_coreference,
+    format_document,
+    read_coreference,
+)
 from weft.text.formats.semantics.extractions import detect_extractions, read_extractions
 from weft.text.formats.semantics.roles import detect_roles, read_roles
 from weft.text.read import read
+from weft.text.write import write
 
 
 def test_roles_belong_to_their_predicates(tmp_path):
@@ -147,3 +152,33 @@ def test_a_format_is_not_seen_in_files_of_another(tmp_path):
 )  # fmt: skip
 def test_roles_of_propbank(name, known, core):
     assert (is_role(name), is_core_role(name)) == (known, core)
+
+
+def test_coreference_is_written_as_it_is_read(tmp_path):
+    (first, *_) = read_coreference(written(tmp_path / "a.conll", COREFERENCE))
+    text = format_document(first)
+    assert text.startswith("#begin document (")
+    assert text.endswith("#end document\n")
+    (tmp_path / "b.conll").write_text(text, "utf-8")
+    (again,) = read_coreference(tmp_path / "b.conll")
+    assert (again.words, again.label.sentences) == (first.words, first.label.sentences)
+    spans = [
+        sorted([(m.start, m.end) for m in chain] for chain in one.label.chains.values())
+        for one in (first, again)
+    ]
+    assert spans[0] == spans[1] != []
+    write([first], tmp_path / "c.conll", format="coreference")
+    assert (tmp_path / "c.conll").read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        (Example("a", "x", words=("a",)), "no coreference to write"),
+        (Example("a b", Coreference(()), words=("a b",)), "'a b' is empty or has a space"),
+        (Example("", Coreference(()), words=("",)), "is empty or has a space"),
+    ],
+)
+def test_documents_that_columns_cannot_hold(example, message):
+    with pytest.raises(UserError, match=message):
+        format_document(example)

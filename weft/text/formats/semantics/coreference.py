@@ -14,6 +14,7 @@ from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.text.formats.semantics.bracket_cells import (
     NO_MENTION,
     find_words,
+    format_mentions,
     parse_mentions,
     split_mentions,
 )
@@ -258,3 +259,39 @@ def read_coreference(
         else:
             message = f"document '{document.name}': {fault.kind}: {fault.detail}."
             bad_rows.report(fault.kind, fault.line, f"{message} Correct it, or {SKIP_HINT}.")
+
+
+def format_document(example: Example) -> str:
+    """Return a document as CoNLL-2012 writes it, with marks around it and a line after a sentence.
+
+    Columns are those of the shared task: name, part, number of the word in its sentence, word,
+    then unknown ones (-), and mention brackets at the end. Entities are numbered as they come.
+    """
+    if not isinstance(example.label, Coreference):
+        raise UserError(
+            f"{example.where}: no coreference to write as columns. Write JSONL instead."
+        )
+    bad = next((w for w in example.words if not w or any(map(str.isspace, w))), None)
+    if bad is not None:
+        raise UserError(
+            f"{example.where}: the word {bad!r:.40} is empty or has a space, which CoNLL-2012 "
+            "columns cannot hold. Write JSONL instead."
+        )
+    name, _, part = example.id.partition(", part ")
+    name = re.sub(r"[\s()]+", "_", name) or "document"
+    part = part if part.isdecimal() else "0"
+    entities: dict[str, str] = {}
+    mentions = [
+        Mention(entities.setdefault(label, str(len(entities))), start, end)
+        for label, start, end in sorted(example.label.mentions, key=lambda m: (m.start, -m.end))
+    ]
+    cells = format_mentions(mentions, len(example.words), "-")
+    starts = {*example.label.sentences, 0}
+    lines, number = [f"#begin document ({name}); part {part.zfill(3)}"], 0
+    for k, (word, cell) in enumerate(zip(example.words, cells, strict=True)):
+        if k in starts:
+            lines += [""] if k else []
+            number = 0
+        lines.append("\t".join([name, part, str(number), word, *["-"] * 7, cell]))
+        number += 1
+    return "\n".join([*lines, "", "#end document"]) + "\n"
