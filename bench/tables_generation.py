@@ -444,7 +444,8 @@ SECTIONS = (
         "F1 on SQuAD's re-split for BiDAF (6 epochs, of 12 in the recipe), accuracy on SICK for "
         "ESIM and decomposable attention. ESIM, decomposable attention and the masks ran on two "
         "cores, the rest on a GPU. The decoders have a fifth of Multi30k; some scores were still "
-        "far behind when their epochs ended. With all of it the four of the recurrent decoder are close (above).",
+        "far behind when their epochs ended. With all of it the four of the recurrent decoder are "
+        "close (above).",
         (Grid(("attention score trial", "attention score, speed"), attention_scores),),
     ),
     Section(
