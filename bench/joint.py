@@ -213,6 +213,8 @@ def main() -> None:
         for seed in range(1, asked.seeds + 1):
             for kind in KINDS:
                 changes = dict(INTENT_ALONE) if kind == "intent" else {}
+                if kind == "joint" and asked.intent_weight:
+                    changes["task.intent_weight"] = asked.intent_weight
                 if asked.epochs:
                     changes["train.epochs"] = asked.epochs
                 jobs.append({
@@ -251,6 +253,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--limit", type=int, default=0, help="training sentences; 0: all")
+    parser.add_argument("--intent-weight", type=float, default=0, help="0: the recipe's own")
     parser.add_argument("--workers", type=int, default=min(16, multiprocessing.cpu_count()))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto")
