@@ -7,6 +7,7 @@ from typing import Annotated, TextIO
 import typer
 
 from weft.cli import (
+    chat,
     check,
     compare,
     config,
@@ -71,6 +72,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
+app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.text.example import Example, SkipCounter
     from weft.text.formats.conllu_sentence import Sentence
     from weft.text.label_tree import LabelTree
+    from weft.text.line_source import BadRowPolicy
     from weft.text.read import Columns
 
 LONG_TEXT_CHARACTERS = 20_000  # characters of a text that may take a model minutes to answer
@@ -191,6 +192,10 @@ def _read_inputs(
         for sentence in read_conllu(file, on_bad_row=chosen, skipped=tally):
             yield example_of(sentence), sentence
         return
+    if dialogues := _read_dialogues(predictor, file, chosen, tally):
+        for example in dialogues:
+            yield example, None
+        return
     # In a file of words the last column is the label, and not part of what is read.
     label = None if predictor.is_structured and not predictor.pairs else ""
     text, text_pair = (options.column(one) if one else None for one in named)
@@ -211,6 +216,22 @@ def _read_inputs(
             tally.add("texts with nothing to fill in", example.where)
         else:
             yield example, None
+
+
+def _read_dialogues(
+    predictor: "Predictor", file: str, on_bad_row: "BadRowPolicy", tally: "SkipCounter"
+) -> "Iterator[Example] | None":
+    """Return what a model of dialogues can answer in a file of them; None for other files."""
+    from weft.text.formats.dialogue import is_dialogue_file, read_dialogue_examples
+
+    data = predictor.config["data"]
+    view = data.get("dialogue", "")
+    if not view or not is_dialogue_file(file):
+        return None
+    history = data.get("history", 0)
+    return read_dialogue_examples(
+        file, view, history, on_bad_row=on_bad_row, skipped=tally, labelled=False
+    )
 
 
 def _whole(text: str) -> bool:

@@ -18,18 +18,26 @@ from weft.compare.plan import checkpoint_kind, uses_checkpoint
 from weft.compare.trial import RESULT, Result, SplitSpec, Trial
 from weft.config import Config, Sections, Settings
 from weft.errors import UserError, unknown_name
-from weft.run.data import Data, example_source, find_task, read_mode, validate
+from weft.run.data import (
+    DIALOGUE_VIEWS,
+    Data,
+    example_source,
+    find_task,
+    read_mode,
+    validate,
+)
 from weft.run.split import Splits, choose_holdout
 from weft.run.target_tokenizer import learn_space
 from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
 from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
+from weft.text.formats.dialogue import is_dialogue_file
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.read import GUESSED_HEADER
 
-COLUMN_SETTINGS = ("text", "text_pair", "label", "second", "format")
+COLUMN_SETTINGS = ("text", "text_pair", "label", "second", "format", "dialogue", "history")
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,9 @@ def find_tasks(data: Data) -> tuple[str, ...]:
         return detect_parallel_tasks(files)
     if len(files) > 1:
         return ("seq2seq",)
+    if data.dialogue or is_dialogue_file(data.train):
+        fits = {view: kind for kind, views in DIALOGUE_VIEWS.items() for view in views}
+        return (fits[data.dialogue],) if data.dialogue else tuple(DIALOGUE_VIEWS)
     roles = _role_tasks(data)
     if roles and data.format:
         return roles

@@ -15,6 +15,12 @@ from weft.protocols import LabelSpace, ReadMode, Section
 from weft.tasks.classify import Classify
 from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
+from weft.text.formats.dialogue import (
+    LAYOUT_HELP,
+    DialogueView,
+    is_dialogue_file,
+    read_dialogue_examples,
+)
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
 from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files, target_ending
@@ -31,6 +37,10 @@ from weft.text.reading_plan import TABLES, adapt_columns, format_of, plan_readin
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
+DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual one first
+    "seq2seq": ("response", "state"),
+    "language": ("text",),
+}
 WORD_TASKS = ("tag", "intent-slots", "regress-words")  # read a column of a file of words
 
 
@@ -59,6 +69,9 @@ class Data:
     references: tuple[str, ...] = ()  # endings of more such files, or columns beside the label
     fields: tuple[str, ...] = ()  # columns that make up a record in place of the text; "*": all
     documents: DocumentLayout = "auto"  # of raw text: what a line holds
+    # What is learned from dialogues: responses, states or texts; the task decides.
+    dialogue: DialogueView = ""
+    history: int = 0  # turns of a dialogue that are read before an answer; 0: all
     on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
     max_characters: int = DEFAULT_MAX_CHARACTERS  # per text without a model limit; 0: all
@@ -83,6 +96,8 @@ def validate(data: Data) -> Data:
     if not 0 <= data.dev_fraction < 1:
         raise UserError(f"data.dev_fraction should be from 0 to below 1, got {data.dev_fraction}.")
     check_names(data.names)
+    if data.history < 0:
+        raise UserError(f"data.history should be 0 (all turns) or more, got {data.history}.")
     if data.golden_examples < 0:
         raise UserError(f"data.golden_examples should be 0 or more, got {data.golden_examples}.")
     return data
@@ -122,6 +137,9 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
 
     The choice is saved with the model, so that other files are read in the same way.
     """
+    if dialogue := choose_dialogue_view(data, task["kind"]):
+        read = f"the last {data.history} turns" if data.history else "all turns before"
+        return replace(data, dialogue=dialogue), (f"dialogues: {dialogue}, from {read}",)
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs
     own = find_task(task["kind"]).file_format
@@ -146,6 +164,24 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     paths = [path for path in (data.train, data.dev, data.test) if path]
     plan = plan_reading(paths, requested, data.format or None, tags=tags)
     return _with_columns(data, plan.columns), plan.lines
+
+
+def choose_dialogue_view(data: Data, kind: str) -> DialogueView:
+    """Return what a task learns from dialogues: as set, or its usual view; "" for other files."""
+    views = DIALOGUE_VIEWS.get(kind, ())
+    if not data.dialogue:
+        found = views and len(resolve_files(data.train)) == 1 and is_dialogue_file(data.train)
+        return views[0] if found else ""
+    if data.dialogue not in views:
+        fitting = [name for name, some in DIALOGUE_VIEWS.items() if data.dialogue in some]
+        raise UserError(
+            f"data.dialogue = '{data.dialogue}' is for the task '{fitting[0]}', not '{kind}'"
+            + (f", which reads '{views[0]}'." if views else ", which does not read dialogues.")
+        )
+    for path in filter(None, (data.train, data.dev, data.test)):
+        if len(resolve_files(path)) > 1 or not is_dialogue_file(path):
+            raise UserError(f"{path}: no dialogues, as data.dialogue asks for. {LAYOUT_HELP}.")
+    return data.dialogue
 
 
 def _check_weight(data: Data, task: Section) -> None:
@@ -193,6 +229,10 @@ def example_source(
     columns = _selected_columns(data)
     if path != data.train:
         columns = replace(columns, weight=None)  # only training has weights
+    if data.dialogue:
+        return lambda: read_dialogue_examples(
+            path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally
+        )
     if mode in ("running", "texts") and os.path.isdir(path):
         return lambda: _read_folder(data, path, tally, mode)
 
@@ -303,7 +343,9 @@ def data_for_model(
         ):
             # A table, or a file of another kind, has its targets in a column; a pair says it.
             saved |= {"target": "", "references": ()}
-    columns, note = _fit_columns(saved, file)
+    if saved.get("dialogue") and not is_dialogue_file(file):
+        saved["dialogue"] = ""
+    columns, note = ({}, "") if saved.get("dialogue") else _fit_columns(saved, file)
     if not named.keys().isdisjoint({"text", "label", "text_pair"}):
         note = ""
     columns["format"] = semantic_format(

@@ -268,6 +268,8 @@ def apply_holdout(data: Data, chosen: Holdout) -> Splits:
 
 def group_key(example: Example) -> str:
     """Return the text whose copies stay in one split: for a question, its passage."""
+    if example.group:
+        return example.group
     label, passage = example.label, example.other
     if not passage:
         return example.text

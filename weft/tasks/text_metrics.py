@@ -25,6 +25,8 @@ MAIN_METRICS = {
     "cider": "cider",
     "slots": "faultless",
     "restaurants": "faultless",
+    "joint": "joint_goal_accuracy",
+    "distinct": "distinct2",
 }
 
 
@@ -147,4 +149,6 @@ _BUILDERS: dict[str, Callable[[], SentenceMetric]] = {
     "cider": _lazy("coco", "Cider"),
     "slots": lambda: RecordSlotErrors(SlotRules()),
     "restaurants": _restaurants,
+    "joint": _lazy("dialogue", "StateAccuracy"),
+    "distinct": _lazy("dialogue", "Distinct"),
 }

@@ -78,6 +78,7 @@ class Example:
     )  # (T, F), the matrix the text refers to
     other: str | None = None  # second text of a pair
     weight: float = 1.0  # of its loss in training: 2 counts as much as two copies
+    group: str = ""  # rows of one group, such as a dialogue, are never split between parts
 
     @property
     def where(self) -> str:

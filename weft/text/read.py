@@ -254,6 +254,7 @@ def _require_examples(examples: Iterator[Example], name: str) -> Iterator[Exampl
 def _read_structured(
     name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
+    from weft.text.formats.dialogue import read_dialogue_examples
     from weft.text.formats.semantics.coreference import read_coreference
     from weft.text.formats.semantics.extractions import read_extractions
     from weft.text.formats.semantics.roles import read_roles
@@ -266,6 +267,8 @@ def _read_structured(
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
         return read_conllu_examples(name, label=label, on_bad_row=on_bad_row, skipped=skipped)
+    if kind == "dialogue":
+        return read_dialogue_examples(name, "response", on_bad_row=on_bad_row, skipped=skipped)
     if kind == "roles":
         return read_roles(name, on_bad_row=on_bad_row, skipped=skipped)
     if kind == "coreference":

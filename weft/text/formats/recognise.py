@@ -14,7 +14,7 @@ from weft.errors import UserError, unknown_name
 from weft.text import column_layout
 from weft.text.annotation import trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
-from weft.text.formats import brackets, conllu, squad, standoff
+from weft.text.formats import brackets, conllu, dialogue, squad, standoff
 from weft.text.line_source import LineSource, file_not_found, strip_compression
 from weft.text.location import is_table
 
@@ -25,7 +25,7 @@ SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request
 UNLEARNED_FORMATS = ("coreference", "extractions")  # no task learns them yet
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
-    *("conllu", "conll", "spans", "standoff", "squad", *SEMANTIC_FORMATS),
+    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", *SEMANTIC_FORMATS),
 )
 LABEL_PREFIX = "__label__"
 MAX_CELL_CHARS = 10_000_000  # characters
@@ -47,7 +47,9 @@ FORMAT_BY_ENDING = {
 }
 
 # Formats with more than one label per text; each has its own reader.
-STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "squad", *SEMANTIC_FORMATS)
+STRUCTURED_FORMATS = (
+    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", *SEMANTIC_FORMATS),
+)
 _STRUCTURED_BY_ENDING = {
     ".conllu": "conllu",
     ".conllup": "conll",
@@ -88,6 +90,8 @@ def recognise_structure(source: LineSource) -> str:
         return ""
     head = source.head()
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
+    if dialogue.are_dialogues(lines):
+        return "dialogue"
     if FORMAT_BY_ENDING.get(plain.suffix) == "jsonl" or (
         head and head[0].lstrip().startswith(b"{")
     ):

@@ -1,0 +1,219 @@
+"""weft chat"""
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli import options
+from weft.errors import UserError, escape_control, unknown_name
+
+if TYPE_CHECKING:
+    from weft.decode.search.settings import SearchSettings
+    from weft.predict.generate import Generator, Token
+    from weft.text.formats.dialogue import Turn
+
+MAX_CHARACTERS = 10_000  # of a line that is typed
+MAX_TURNS = 200  # that are kept
+SAMPLING = ("temperature", "top_k", "top_p", "seed")  # settings that only sampling has
+COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /quit"
+
+
+def chat(
+    model: Annotated[Path, typer.Argument(help="Model or run folder that generates text.")],
+    speakers: Annotated[
+        str, typer.Option(help="Names of you and of the model, as in the training dialogues.")
+    ] = "user,system",
+    temperature: Annotated[
+        float | None, typer.Option(help="Sample at this temperature; default: as the model does.")
+    ] = None,
+    max_length: Annotated[int | None, typer.Option(help="Maximum tokens of an answer.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    device: options.Device = "auto",
+    replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
+    trust: options.Trust = [],  # noqa: B006
+) -> None:
+    """Talk to a model: every line is a turn, and answers appear token by token."""
+    from weft.loading import load
+    from weft.predict.generate import Generator
+
+    names = tuple(name.strip() for name in speakers.split(","))
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise UserError(f"--speakers {speakers}: give two names, such as user,system or A,B.")
+    talk = Conversation(Generator(load(model, device=device, replay=replay)), names)
+    given = {"temperature": temperature, "max_length": max_length, "seed": seed}
+    for name, value in given.items():
+        if value is not None:
+            talk.change(name, str(value))
+    if sys.stdin.isatty():
+        typer.echo(f"{COMMANDS}; an empty line is left out", err=True)
+    while (line := _read_line()) is not None:
+        try:
+            if line.startswith("/"):
+                if line.split()[0] == "/quit":
+                    return
+                typer.echo(talk.command(line), err=True)
+            elif line.strip():
+                for piece in talk.answer(line):
+                    typer.echo(piece, nl=False)
+                    sys.stdout.flush()
+                typer.echo("")
+        except KeyboardInterrupt:
+            typer.echo("")  # what was said so far stands
+        except UserError as error:
+            typer.echo(f"error: {error}", err=True)
+
+
+def _read_line() -> str | None:
+    """Return the next line; None at the end of input."""
+    from weft.untrusted import has_surrogate
+
+    while True:
+        sys.stderr.write("> " if sys.stdin.isatty() else "")
+        sys.stderr.flush()
+        try:
+            line = sys.stdin.readline(MAX_CHARACTERS + 1)
+        except KeyboardInterrupt:
+            return None
+        except UnicodeDecodeError:
+            raise UserError("standard input is not UTF-8 text.") from None
+        if not line:
+            return None
+        if len(line) > MAX_CHARACTERS:
+            while line and not line.endswith("\n"):
+                line = sys.stdin.readline(MAX_CHARACTERS)
+            fault = f"more than {MAX_CHARACTERS:,} characters in a line"
+        elif has_surrogate(line):
+            fault = "a lone surrogate, which is not valid text,"
+        else:
+            return line.rstrip("\r\n")
+        typer.echo(f"error: {fault}; it is left out.", err=True)
+
+
+class Conversation:
+    """The turns of a conversation with a model, and how it answers."""
+
+    def __init__(self, writer: "Generator", speakers: tuple[str, ...]) -> None:
+        data = writer.predictor.config.get("data") or {}
+        self.writer, self.speakers = writer, speakers
+        self.marked = bool(data.get("dialogue"))  # learned from dialogues, with speaker markers
+        self.history = int(data.get("history") or 0)
+        self.turns: list[Turn] = []
+        usual = writer.search_settings({})
+        # Beams know their words only at the end, which a conversation does not wait for.
+        self.changes: dict[str, object] = {"method": "greedy"} if usual.method == "beam" else {}
+        self.settings: SearchSettings = writer.search_settings(self.changes)
+
+    def command(self, line: str) -> str:
+        """Obey a line that begins with a slash, and return what to say about it."""
+        name, *words = line.split()
+        if name == "/undo":
+            if not self.turns:
+                raise UserError("There is nothing to undo.")
+            own = self.speakers[0]
+            last = max((i for i, turn in enumerate(self.turns) if turn.speaker == own), default=0)
+            del self.turns[last:]
+            return f"{len(self.turns)} turns left"
+        if name == "/reset":
+            self.turns.clear()
+            return "0 turns left"
+        if name == "/settings":
+            shown = ("method", "max_length", *SAMPLING, "repetition_penalty")
+            return "; ".join(f"{one} {getattr(self.settings, one)}" for one in shown)
+        if name == "/set" and len(words) == 2:
+            return self.change(*words)
+        if name == "/set":
+            raise UserError("Write /set NAME VALUE, such as /set temperature 0.7.")
+        raise UserError(f"{escape_control(name)[:40]}: no such command. There are {COMMANDS}.")
+
+    def change(self, name: str, value: str) -> str:
+        """Change a setting of the search, or raise a UserError and leave all as it was."""
+        from weft.config import overrides
+        from weft.decode.search.settings import SearchSettings
+
+        known = [field.name for field in fields(SearchSettings)]
+        if name not in known:
+            raise unknown_name("setting", name, known, "/set")
+        changes = {**self.changes, **_parse(overrides([f"generate.{name}={value}"]))}
+        if changes.get("method") == "beam":
+            raise UserError("Beams cannot be streamed. /set method sample or greedy.")
+        if name in SAMPLING:
+            changes["method"] = "sample"
+        self.settings = self.writer.search_settings(changes)
+        self.changes = changes
+        return f"{name} {getattr(self.settings, name)}"
+
+    def answer(self, line: str) -> Iterator[str]:
+        """Yield the answer to a line piece by piece; both are turns from then on."""
+        from weft.text.formats.dialogue import Turn
+
+        mine = [*self.turns, Turn(self.speakers[0], " ".join(line.split()))]
+        tokens = self._start(mine)
+        self.turns = mine
+        pieces: list[str] = []
+        try:
+            for piece in cut_at_marker(tokens, self.speakers):
+                pieces.append(piece)
+                yield piece
+        finally:
+            if text := "".join(pieces).strip():
+                self.turns.append(Turn(self.speakers[1], text))
+            del self.turns[:-MAX_TURNS]
+
+    def _start(self, turns: "list[Turn]") -> Iterator[str]:
+        """Return the tokens of an answer; turns that the model has no room for are forgotten."""
+        kept = turns[-self.history :] if self.history else turns[-MAX_TURNS:]
+        while True:
+            tokens = self.writer.stream(self.prompt(kept), self.settings, first=len(turns))
+            try:
+                first = next(tokens, None)
+            except UserError:
+                if len(kept) == 1:
+                    raise
+                kept = kept[1:]
+                continue
+            return _texts(first, tokens)
+
+    def prompt(self, turns: "list[Turn]") -> str:
+        """Return what the model reads before its answer."""
+        from weft.text.formats.dialogue import join_turns
+
+        if self.marked:
+            return join_turns(turns, self.speakers[1])
+        return " ".join(turn.text for turn in turns) if self.writer.continues else turns[-1].text
+
+
+def _parse(settings: "dict[str, object]") -> "dict[str, object]":
+    return {key.split(".", 1)[1]: value for key, value in settings.items()}
+
+
+def _texts(first: "Token | None", tokens: "Iterator[Token]") -> Iterator[str]:
+    """Yield the text of each token; the first has been taken already."""
+    if first is not None:
+        yield first.text
+        yield from (token.text for token in tokens)
+
+
+def cut_at_marker(pieces: Iterator[str], speakers: tuple[str, ...]) -> Iterator[str]:
+    """Yield a text up to the marker of a next turn, which may come in several pieces."""
+    marker = re.compile(r"\s*\[\s*(?:" + "|".join(map(re.escape, speakers)) + r")\s*\]")
+    # What may be the beginning of a marker waits for the rest of it.
+    begin = re.compile(r"\s*(?:\[[^\]]{0,50})?$")
+    held, some = "", False
+    for piece in pieces:
+        held += piece
+        if found := marker.search(held):
+            held = held[: found.start()]
+            break
+        wait = begin.search(held)
+        ready = held[: wait.start()] if wait else held
+        held = held[len(ready) :]
+        if ready:
+            yield ready if some else ready.lstrip()
+            some = some or bool(ready.strip())
+    if rest := (held.rstrip() if some else held.strip()):
+        yield rest
