@@ -26,7 +26,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
-from weft.cli.models import ensemble, threshold
+from weft.cli.models import ensemble, extract, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
 from weft.errors import (
@@ -73,6 +73,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)
+app.command("extract")(extract.extract)
 app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)

@@ -100,10 +100,10 @@ def predict(
             "labels. Remove it."
         )
     tally = SkipCounter()
-    typed = _texts(inputs or ["-"], predictor.pairs)
+    typed = typed_texts(inputs or ["-"], predictor.pairs)
     rows = (
         ((example, None) for example in typed) if typed else
-        _read_inputs(predictor, (inputs or ["-"])[0], (text, text_pair), on_bad_row, tally, conllu)
+        read_inputs(predictor, (inputs or ["-"])[0], (text, text_pair), on_bad_row, tally, conllu)
     )  # fmt: skip
     given = _warn_about_long_texts(predictor, rows)
     partly = silent = done = 0
@@ -112,7 +112,7 @@ def predict(
     wanted = weights or (boundaries and (every or drawn))
     # A bar would run through the drawings.
     with nullcontext(lambda texts: None) if drawn else counting("texts") as count:
-        answers = _answers(predictor, given, wanted, abstain_at, label_sets)
+        answers = answer_inputs(predictor, given, wanted, abstain_at, label_sets)
         for (example, sentence), answer in answers:
             count(1)
             done += 1
@@ -145,7 +145,7 @@ def looks_like_a_path(given: str) -> bool:
     return bool(re.fullmatch(r"\S*[/\\]\S*|\S*[^\s.…]\.[A-Za-z]\w{0,9}", given))
 
 
-def _texts(inputs: list[str], pairs: bool) -> "list[Example]":
+def typed_texts(inputs: list[str], pairs: bool) -> "list[Example]":
     """Return the texts of the command line; none if a file or - is named."""
     from weft.text.example import Example
 
@@ -173,7 +173,7 @@ def _is_file(given: str) -> bool:
         return False
 
 
-def _read_inputs(
+def read_inputs(
     predictor: "Predictor",
     file: str,
     named: tuple[str, str],
@@ -181,6 +181,7 @@ def _read_inputs(
     tally: "SkipCounter",
     conllu: bool,
 ) -> Iterator[Given]:
+    """Yield the examples of a file, with the CoNLL-U that they came from."""
     from weft.text.formats.semantics.recognise import semantic_format
     from weft.text.read import Columns, read
 
@@ -320,12 +321,12 @@ def _is_conllu(file: str) -> bool:
         return recognise_structure(source) == "conllu"
 
 
-def _answers(
+def answer_inputs(
     predictor: "Predictor",
     given: Iterator[Given],
-    weights: bool,
-    abstain_at: float | None,
-    label_sets: float | None,
+    weights: bool = False,
+    abstain_at: float | None = None,
+    label_sets: float | None = None,
 ) -> "Iterator[tuple[Given, Answer]]":
     """Yield each input with its answer, in constant memory."""
     from collections import deque
