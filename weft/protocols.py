@@ -84,6 +84,7 @@ class Embedder:
     features: int = 0  # width of the input vectors, for an embedder that reads no tokens
     frame: "SpecialTokens | None" = None  # special tokens around each text
     subwords: bool = False  # words come with the ids of their subwords
+    reads_windows: bool = False  # words beyond `max_positions` are read in windows
     reads_subtokens: bool = False  # the input is sub-token ids, made by `subtoken_ids`
     frozen: bool = False  # its network is not trained, so its features can be cached
     has_frozen_features: bool = False  # `frozen_features` and `from_cached` are implemented
@@ -223,6 +224,7 @@ class Head:
     reads: "InputKind | None" = None  # rows it needs; None: words, or the text if it is pooled
     max_positions: int | None = None  # longest row
     needs_full_sentence: bool = False  # sentences may not be split: the output is a tree over each
+    reads_documents: bool = False  # rows may be longer than what an embedder reads at once
     is_mlm: bool = False  # a masked language model: also called with the pooled vector
     is_stateful: bool = False  # a language model that carries its state from window to window
     sync_free: bool = False  # training never waits for the device, if rows are full

@@ -317,6 +317,8 @@ def sizes(full):
         return (5, True)
     if kind == "srl":
         return ROLES
+    if kind == "coref":
+        return ((("chain",), ""), (("news",), ""))
     if kind in ("tag", "parse", "constituency", "nodes", "intent-slots"):
         return ((("A", "B", "root"), ""), (("X", "Y"), ""))
     return 3

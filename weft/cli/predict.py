@@ -54,7 +54,8 @@ def predict(
         bool, typer.Option("--conllu", help="Write tags and dependencies as CoNLL-U.")
     ] = False,
     conll: Annotated[
-        bool, typer.Option("--conll", help="Write predicates and roles in columns, as CoNLL-2005.")
+        bool,
+        typer.Option("--conll", help="Write roles or coreference in columns, as CoNLL."),
     ] = False,
     weights: Annotated[
         bool, typer.Option("--weights", help="With --json: the attention weight of each token.")
@@ -86,9 +87,9 @@ def predict(
             f"--conllu writes word-level predictions, but {model} predicts whole texts. Use --json "
             "instead."
         )
-    if conll and predictor.task.file_format != "roles":
+    if conll and predictor.task.file_format not in ("roles", "coreference"):
         raise UserError(
-            f"--conll writes semantic roles, but {model} is of the task "
+            f"--conll writes semantic roles or coreference, but {model} is of the task "
             f"'{predictor.config['task']['kind']}'. Use --json instead."
         )
     labels = predictor.class_labels
@@ -123,7 +124,7 @@ def predict(
             elif conllu:
                 _write_conllu(predictor, example, sentence, answer, tally)
             elif conll:
-                _write_roles(answer)
+                _write_columns(example, answer)
             elif answer.structure is not None and drawn:
                 _draw(answer.structure)
             elif tree is not None and drawn and not answer.abstained and not label_sets:
@@ -400,6 +401,11 @@ def _line(answer: "Answer") -> str:
         return " ".join(f"{word}/{relation}/{head}" for word, relation, head in arcs)
     if annotation.kind == "frames":
         return "\t".join(_predicate_line(annotation, *frame) for frame in annotation.frames)
+    if annotation.kind == "chains":
+        chains: dict[str, list[str]] = {}
+        for entity, start, end in annotation.mentions:
+            chains.setdefault(entity, []).append(" ".join(annotation.words[start:end]))
+        return "\t".join(f"{entity}: {' | '.join(own)}" for entity, own in chains.items())
     return f"{value}"
 
 
@@ -433,7 +439,7 @@ def _draw(annotation: "Annotation") -> None:
 
     console = Terminal()
     console.print(draw_terminal(annotation), soft_wrap=True)
-    if annotation.kind in ("arcs", "nodes", "frames"):
+    if annotation.kind in ("arcs", "nodes", "frames", "chains"):
         console.print()
 
 
@@ -444,6 +450,24 @@ def _draw_tree(tree: "LabelTree", answer: "Answer") -> None:
     console = Terminal()
     console.print(draw_terminal_tree(probability_rows(tree, answer.scores, answer.path)))
     console.print()
+
+
+def _write_columns(example: "Example", answer: "Answer") -> None:
+    """Write roles as CoNLL-2005, or a document with its mentions as CoNLL-2012."""
+    from dataclasses import replace
+
+    from weft.text.annotation.frames import Coreference, Mention
+    from weft.text.formats.semantics.coreference import format_document
+
+    structure = answer.structure
+    assert structure is not None
+    if structure.kind != "chains":
+        _write_roles(answer)
+        return
+    given = example.label if isinstance(example.label, Coreference) else Coreference(())
+    label = replace(given, mentions=tuple(Mention(*one) for one in structure.mentions))
+    document = replace(example, words=structure.words, label=label)
+    typer.echo(format_document(document), nl=False)
 
 
 def _write_roles(answer: "Answer") -> None:

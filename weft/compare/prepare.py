@@ -136,23 +136,25 @@ def find_tasks(data: Data) -> tuple[str, ...]:
     if data.dialogue or is_dialogue_file(data.train):
         fits = {view: kind for kind, views in DIALOGUE_VIEWS.items() for view in views}
         return (fits[data.dialogue],) if data.dialogue else tuple(DIALOGUE_VIEWS)
-    roles = _role_tasks(data)
-    if roles and data.format:
-        return roles
+    semantic = _semantic_tasks(data)
+    if semantic and data.format:
+        return semantic
     try:
-        return (*roles, *detect_tasks(example_source(data, data.train)()))
+        return (*semantic, *detect_tasks(example_source(data, data.train)()))
     except UserError:
-        if not roles:
+        if not semantic:
             raise
-        return roles
+        return semantic
 
 
-def _role_tasks(data: Data) -> tuple[str, ...]:
-    """Return the task of a file with a column of roles for each predicate, or none."""
+def _semantic_tasks(data: Data) -> tuple[str, ...]:
+    """Return the task of a file with columns of roles or of mention brackets, or none."""
     named = data.format or data.text != "" or data.label != ""
-    wanted = find_task("srl").file_format
-    fits = data.format == wanted if named else semantic_format(data.train, wanted) == wanted
-    return ("srl",) if fits else ()
+    for task in ("srl", "coref"):
+        wanted = find_task(task).file_format
+        if data.format == wanted if named else semantic_format(data.train, wanted) == wanted:
+            return (task,)
+    return ()
 
 
 def _header_note(data: Data) -> str:

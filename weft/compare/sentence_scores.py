@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from weft.metrics.squad import exact_match, token_f1
 from weft.metrics.structure.brackets import EQUIVALENT_LABELS, BracketedTree, BracketF1
@@ -18,6 +19,7 @@ NO_LABEL, WRONG_BOUNDARIES = (
     "(wrong boundaries)",
 )  # in place of a missing span
 
+LINK = "coreferent"  # the only label of a pair of mentions
 WRONG_ANSWER = "(another answer)"
 
 # The unit counted in each kind of structure, and the name of its labels.
@@ -30,10 +32,11 @@ UNITS = {
     "nodes": ("nodes", "node labels"),
     "answer": ("answers", "question types"),
     "frames": ("arguments", "roles"),
+    "chains": ("links", "links"),
 }
 
 # Kinds that can have more labels than gold, so that F1 is their metric.
-SPURIOUS_KINDS = ("spans", "constituents", "frames")
+SPURIOUS_KINDS = ("spans", "constituents", "frames", "chains")
 
 DRAWN_KINDS = ("arcs", "constituents", "nodes")  # drawn as SVG, the others as running text
 
@@ -49,6 +52,8 @@ METRIC_DESCRIPTIONS = {
     "uas": "the fraction of words with the correct head",
     "constituents": "F1 of labelled brackets, as in evalb",
     "frames": "F1 of the arguments of given predicates, as in srl-eval.pl of CoNLL-2005",
+    "chains": "the mean F1 of MUC, B³ and CEAF-e, as in CoNLL-2012; tests of two models compare "
+    "the F1 of coreferent pairs of mentions",
     "nodes": "the fraction of nodes with the correct label",
     "bleu": "n-gram overlap with the references for n from 1 to 4, from 0 to 100, as in sacrebleu",
     "chrf": "character n-gram overlap with the references, from 0 to 100",
@@ -80,6 +85,8 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
         return _score_answer(predicted, gold)
     if predicted.kind == "frames":
         return _score_frames(predicted, gold)
+    if predicted.kind == "chains":
+        return _score_chains(predicted, gold)
     if predicted.kind in ("constituents", "nodes") and (
         predicted.tree is None or gold.tree is None
     ):
@@ -145,6 +152,8 @@ def label_names(structure: Annotation) -> list[str]:
             return [*_intent_name(structure), *(label for _, _, label in structure.spans)]
         case "frames":
             return [one.label for _, one in _arguments(structure)]
+        case "chains":
+            return [LINK] * len(_links(structure))
         case "answer":
             return ["answer" if structure.words else "no answer"]
         case "arcs":
@@ -236,6 +245,22 @@ def _score_frames(predicted: Annotation, gold: Annotation) -> SentenceScores:
     return SentenceScores(
         correct, [one.label for _, one in ours], [one.label for _, one in theirs], confusions
     )
+
+
+def _links(structure: Annotation) -> set[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the pairs of mentions of the same entity."""
+    entities: dict[str, list[tuple[int, int]]] = {}
+    for entity, start, end in structure.mentions:
+        entities.setdefault(entity, []).append((start, end))
+    return {pair for own in entities.values() for pair in combinations(sorted({*own}), 2)}
+
+
+def _score_chains(predicted: Annotation, gold: Annotation) -> SentenceScores:
+    """Count coreferent pairs of mentions."""
+    ours, theirs = _links(predicted), _links(gold)
+    both, missed, extra = len(ours & theirs), len(theirs - ours), len(ours - theirs)
+    confusions = [(LINK, LINK)] * both + [(LINK, NO_LABEL)] * missed + [(NO_LABEL, LINK)] * extra
+    return SentenceScores([LINK] * both, [LINK] * len(ours), [LINK] * len(theirs), confusions)
 
 
 def _intent_name(structure: Annotation) -> list[str]:

@@ -12,6 +12,7 @@ from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats import conll, conllu
 from weft.text.formats.parallel import resolve_files, sibling_file
 from weft.text.formats.recognise import recognise
+from weft.text.formats.semantics.coreference import format_document
 from weft.text.formats.semantics.roles import format_example
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
@@ -105,6 +106,8 @@ def _format_sentences(data: Data, kind: str, chosen: list[Example]) -> list[str]
         return [conll.format(sentence) for sentence in rows if sentence.line in lines]
     if kind == "roles":
         return [format_example(example) for example in chosen]
+    if kind == "coreference":
+        return [format_document(example) for example in chosen]
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 
 

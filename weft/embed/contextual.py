@@ -18,6 +18,9 @@ from weft.kernels.cpu.linear import WeightDtype
 from weft.protocols import Embedder
 from weft.tokens.special_tokens import SpecialTokens
 
+CONTEXT = 1 / 8  # fraction of a window that is read before and after its words, for context
+WINDOWS_AT_ONCE = 16  # in inference
+
 SubwordPooling = Literal["first", "mean", "last"]
 
 
@@ -68,6 +71,7 @@ class Contextual(nn.Module, Embedder):
     subword_pooling: SubwordPooling
     mix: ScalarMix | None
     subwords = True
+    reads_windows = True
     has_frozen_features = True
     model: str
     frozen = False  # only the scalar mix is trained
@@ -129,7 +133,45 @@ class Contextual(nn.Module, Embedder):
         if not x.subtokens:
             return x.with_data(states(x))
         steps, first, count = self._join_subwords(x.subtokens[0])
+        if self.max_positions is not None and steps.data.shape[1] > self.max_positions:
+            return x.with_data(self._embed_windows(x.subtokens[0], count, states))
         return x.with_data(self._pool_subwords(states(steps), first, count))
+
+    def _embed_windows(
+        self, subtokens: Tensor, count: Tensor, states: Callable[[Padded], Tensor]
+    ) -> Tensor:
+        """Read rows of words (B, T, P) in overlapping windows; return a vector per word (B, T, H).
+
+        Without gradients, a bounded number of windows is read at once.
+        """
+        assert self.max_positions is not None
+        most = self.max_positions - len(self.frame.before) - len(self.frame.after)
+        windows = [
+            (row, *window)
+            for row, sizes in enumerate(count.tolist())
+            for window in split_word_windows(sizes, most, int(CONTEXT * most))
+        ]
+        chunk = len(windows) if torch.is_grad_enabled() else WINDOWS_AT_ONCE
+        out: Tensor | None = None
+        for at in range(0, len(windows), chunk):
+            some = windows[at : at + chunk]
+            longest = max(stop - start for _, start, stop, _, _ in some)
+            rows = subtokens.new_zeros(len(some), longest, subtokens.shape[2])
+            for i, (row, start, stop, _, _) in enumerate(some):
+                rows[i, : stop - start] = subtokens[row, start:stop]
+            steps, first, own = self._join_subwords(rows)
+            vectors = self._pool_subwords(states(steps), first, own)  # (N, T, H)
+            if out is None:
+                out = vectors.new_zeros(*subtokens.shape[:2], vectors.shape[2])
+            places = [
+                (row, word, i, word - start)
+                for i, (row, start, _, first_word, last) in enumerate(some)
+                for word in range(first_word, last)
+            ]
+            to_row, to_word, window, step = torch.tensor(places, device=rows.device).unbind(1)
+            out = out.index_put((to_row, to_word), vectors[window, step])
+        assert out is not None
+        return out
 
     def _states(self, x: Padded) -> Tensor:
         return self.last(x) if self.mix is None else self.mix(self.layers(x))
@@ -229,6 +271,37 @@ class TransformerEmbedder(Contextual):
                 f"A text of {steps} tokens, but this model reads at most {self.max_positions}. Set "
                 "data.truncate to head, tail, head+tail or windows."
             )
+
+
+def split_word_windows(
+    sizes: Sequence[int], most: int, context: int
+) -> list[tuple[int, int, int, int]]:
+    """Cut words of some sizes into windows of at most `most` steps.
+
+    Each is (start, stop, first, last): words from start to stop are read, up to `context` steps
+    beside those from first to last, whose vectors are kept. Every word is kept once.
+    """
+    out, first = [], 0
+    words = len(sizes)
+    while words and sizes[words - 1] == 0:  # padding
+        words -= 1
+    while first < words:
+        last, length = first, 0
+        capacity = most - (context if first else 0) - context
+        while last < words and (last == first or length + sizes[last] <= capacity):
+            length += sizes[last]
+            last += 1
+        start, before = first, 0
+        while start and before + sizes[start - 1] <= min(context, most - length):
+            start -= 1
+            before += sizes[start]
+        stop, after = last, 0
+        while stop < words and after + sizes[stop] <= most - length - before:
+            after += sizes[stop]
+            stop += 1
+        out.append((start, stop, first, last))
+        first = last
+    return out
 
 
 def _gather_steps(states: Tensor, steps: Tensor) -> Tensor:

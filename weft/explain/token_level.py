@@ -36,6 +36,7 @@ from weft.predict.predictor import Predictor
 from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.regress_words import WordScale
+from weft.tasks.semantics.coreference import CoreferenceSpace
 from weft.tasks.semantics.srl import VERB, RoleSpace
 from weft.tasks.tag import Tag
 from weft.tasks.tag_vocabulary import TagSpace
@@ -301,6 +302,8 @@ def _column_choices(
         return _ColumnChoices(NUMBER_TARGET, TargetSpec("number"), (NUMBER_TARGET,), numbers, ())
     if isinstance(predictor.space, RoleSpace):
         return _role_choices(predictor, example, predicted, right, column, word)
+    if isinstance(predictor.space, CoreferenceSpace):
+        raise UserError("Explanations of coreference are not supported. Use `weft predict`.")
     space = _tag_space(predictor)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
     if predicted.kind == "spans" and not predicted.label:

@@ -187,7 +187,12 @@ class EncoderModel(Model):
 
     @property
     def max_positions(self) -> int | None:
-        limits = [super().max_positions, self.encoder.max_positions, self.head.max_positions]
+        embedders = [
+            part.max_positions
+            for part in self.embedder_parts
+            if not (self.head.reads_documents and part.reads_windows)
+        ]
+        limits = [*embedders, self.encoder.max_positions, self.head.max_positions]
         return min((limit for limit in limits if limit is not None), default=None)
 
 

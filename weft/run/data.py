@@ -41,6 +41,7 @@ DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual on
     "seq2seq": ("response", "state"),
     "language": ("text",),
 }
+FORMAT_RECIPES = {"roles": "srl-bilstm-crf", "coreference": "coref-bilstm"}
 WORD_TASKS = ("tag", "intent-slots", "regress-words")  # read a column of a file of words
 
 
@@ -143,10 +144,10 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs
     own = find_task(task["kind"]).file_format
-    if data.format == "roles" and own != data.format:
+    if data.format in FORMAT_RECIPES and own != data.format:
         raise UserError(
-            f"{data.train}: the task '{task['kind']}' does not learn from data.format = 'roles'; "
-            "--recipe srl-bilstm-crf does."
+            f"{data.train}: the task '{task['kind']}' does not learn from data.format = "
+            f"'{data.format}'; --recipe {FORMAT_RECIPES[data.format]} does."
         )
     data = replace(data, format=data.format or own)
     second: SecondFile = "tags" if task["kind"] in WORD_TASKS else "other" if pairs else "label"

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from weft.decode.heads.averaging import SentenceScores
 
 CharSpan = tuple[int, int]  # characters from, up to
-JSON_FIELDS = ("words", "places", "tags", "spans", "heads", "relations", "scores", "frames")
+JSON_FIELDS = (
+    "words",
+    "places",
+    "tags",
+    "spans",
+    "heads",
+    "relations",
+    "scores",
+    "frames",
+    "mentions",
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class SentenceDistribution:
 class Annotation(HtmlRepr):
     """One sentence with its tags, spans, arcs or tree; the other fields are empty."""
 
-    kind: str  # tags, word-numbers, spans, frames, arcs, constituents, nodes or answer
+    kind: str  # tags, word-numbers, spans, frames, chains, arcs, constituents, nodes or answer
     words: tuple[str, ...]  # for an answer in a passage, its text as one word
     places: tuple[CharSpan, ...] = ()
     text: str = ""  # that offsets refer to; empty: the words joined by spaces
@@ -65,6 +75,7 @@ class Annotation(HtmlRepr):
     # Of each node of `tree`, as `nodes` orders them, or of each number; from -1 to 1.
     scores: tuple[float, ...] = ()
     frames: tuple[FrameRow, ...] = ()  # the predicates with their roles
+    mentions: tuple[tuple[str, int, int], ...] = ()  # entity, words from, up to
     # For an answer in a passage: start, end and probability of each token as its first or last.
     starts: tuple[tuple[int, int, float], ...] = ()
     ends: tuple[tuple[int, int, float], ...] = ()

@@ -308,6 +308,6 @@ UNSUPPORTED_STRUCTURES = (
     UnsupportedStructure(
         "coreference (CoNLL-2012 brackets)",
         _find_coreference,
-        "mention brackets are not tags, and no task reads coreference yet",
+        "mention brackets are not tags; --recipe coref-bilstm learns them",
     ),
 )

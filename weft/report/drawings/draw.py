@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from weft.report.drawings import (
     boundaries,
+    chains,
     dependency_svg,
     frames,
     tagged_text,
@@ -45,6 +46,8 @@ def draw(
         return _draw_spans(predicted, gold, names) + _draw_boundaries(predicted)
     if predicted.kind == "frames":
         return _draw_frames(predicted, gold)
+    if predicted.kind == "chains":
+        return _draw_chains(predicted, gold)
     if predicted.kind == "arcs":
         return _scrollable(_draw_arcs(predicted, gold))
     if predicted.tree is None:  # of an empty text
@@ -66,6 +69,11 @@ def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Tex
         return _draw_spans_terminal(predicted, gold)
     if predicted.kind == "frames":
         return _draw_frames_terminal(predicted, gold)
+    if predicted.kind == "chains":
+        ours = chains.draw_chains_terminal(predicted)
+        if gold is None or gold.mentions == predicted.mentions:
+            return ours
+        return _stack_lines(ours, chains.draw_chains_terminal(gold))
     if predicted.kind == "arcs":
         gold_arcs = (gold.heads, gold.relations) if gold else ()
         return terminal.draw_dependencies(
@@ -204,6 +212,13 @@ def _draw_spans_terminal(predicted: Annotation, gold: Annotation | None) -> "Tex
         return out
     strips = boundaries.draw_boundaries_terminal(predicted.text, predicted.starts, predicted.ends)
     return out.append("\n").append_text(strips)
+
+
+def _draw_chains(predicted: Annotation, gold: Annotation | None) -> Markup:
+    drawn = chains.draw_chains(predicted)
+    if gold is None or gold.mentions == predicted.mentions:
+        return drawn
+    return tree_svg.side_by_side(drawn, chains.draw_chains(gold))
 
 
 def _draw_frames(predicted: Annotation, gold: Annotation | None) -> Markup:

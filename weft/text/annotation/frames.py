@@ -68,6 +68,9 @@ class Coreference:
 
     mentions: tuple[Mention, ...]
     sentences: tuple[int, ...] = (0,)
+    speakers: tuple[str, ...] = ()  # of each word, "" where unknown; empty: of none
+    genre: str = ""  # of the document
+    constituents: tuple[Span, ...] = ()  # of its trees, if the file has them
 
     @property
     def chains(self) -> dict[str, tuple[Mention, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from weft.errors import UserError
 from weft.text.annotation.frames import Coreference, Mention
-from weft.text.column_layout import split_cells, split_sample
+from weft.text.column_layout import PARSE_BIT, split_cells, split_sample
 from weft.text.example import Example, SkipCounter
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.text.formats.semantics.bracket_cells import (
@@ -16,12 +16,15 @@ from weft.text.formats.semantics.bracket_cells import (
     find_words,
     format_mentions,
     parse_mentions,
+    parse_roles,
     split_mentions,
 )
 from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource, decode_line
 
 BEGIN = re.compile(r"#\s*begin document\s*\(?([^()]*)\)?;?\s*(?:part\s*(\S+))?\s*")
 END = re.compile(r"#\s*end document\b.*")
+# Columns of CoNLL-2012 that are read where a file has all of its columns.
+WORD, PARSE, SPEAKER, COLUMNS = 3, 5, 9, 11
 MIN_MARKED = 0.9  # fraction of filled cells of a mention column that must be brackets
 (UNENDED, UNBEGUN, OUTSIDE, RAGGED, CROSS_SENTENCE, DUPLICATE, SHARED, CROSSING) = (
     "document without end",
@@ -66,6 +69,8 @@ class CoreferenceDocument:
     file: str = ""
     line: int = 0  # where it begins
     structure: tuple[CoreferenceFault, ...] = ()  # faults of its rows and marks
+    speakers: tuple[str, ...] = ()  # of each word, "" where unknown; empty: of none
+    parse: tuple[str, ...] = ()  # the parse bits of each word, if there are any
 
     @property
     def mentions(self) -> tuple[Mention, ...]:
@@ -73,8 +78,13 @@ class CoreferenceDocument:
         return tuple(parse_mentions(self.cells)[0])
 
     def annotation(self) -> Coreference:
-        """Return the mentions and sentence boundaries."""
-        return Coreference(self.mentions, self.sentences)
+        """Return the mentions, sentence boundaries, speakers, genre and constituents."""
+        constituents, broken = parse_roles(self.parse)
+        genre = self.name.partition("/")[0] if "/" in self.name else ""
+        return Coreference(
+            self.mentions, self.sentences, self.speakers, genre,
+            () if broken else tuple(constituents),
+        )  # fmt: skip
 
     def faults(self) -> Iterator[CoreferenceFault]:
         """Yield the faults of its structure, its brackets, and its mentions."""
@@ -190,6 +200,8 @@ class _DocumentBuilder:
         self.words: list[str] = []
         self.cells: list[str] = []
         self.lines: list[int] = []
+        self.speakers: list[str] = []
+        self.parse: list[str] = []
         self.sentences: list[int] = []
         self.faults: list[CoreferenceFault] = []
         self.width, self.fresh = 0, True
@@ -218,6 +230,10 @@ class _DocumentBuilder:
         self.words.append(cells[self.layout.words])
         self.cells.append(cells[self.layout.mentions])
         self.lines.append(number)
+        complete = self.layout.words == WORD and len(cells) >= COLUMNS
+        speaker, bits = (cells[SPEAKER], cells[PARSE]) if complete else ("", "")
+        self.speakers.append("" if speaker in NO_MENTION else speaker)
+        self.parse.append(bits if PARSE_BIT.fullmatch(bits) else "")
         self.line, self.last = self.line or number, number
 
     def finish(self, number: int, ended: bool) -> Iterator[CoreferenceDocument]:
@@ -236,6 +252,8 @@ class _DocumentBuilder:
             yield CoreferenceDocument(
                 self.name, tuple(self.words), tuple(self.cells), tuple(self.lines),
                 tuple(self.sentences), self.file, where, tuple(self.faults),
+                tuple(self.speakers) if any(self.speakers) else (),
+                tuple(self.parse) if all(self.parse) and "(" in "".join(self.parse) else (),
             )  # fmt: skip
         self._reset()
 
@@ -287,11 +305,13 @@ def format_document(example: Example) -> str:
     ]
     cells = format_mentions(mentions, len(example.words), "-")
     starts = {*example.label.sentences, 0}
+    speakers = example.label.speakers or ("",) * len(example.words)
     lines, number = [f"#begin document ({name}); part {part.zfill(3)}"], 0
     for k, (word, cell) in enumerate(zip(example.words, cells, strict=True)):
         if k in starts:
             lines += [""] if k else []
             number = 0
-        lines.append("\t".join([name, part, str(number), word, *["-"] * 7, cell]))
+        speaker = re.sub(r"\s+", "_", speakers[k]) or "-"
+        lines.append("\t".join([name, part, str(number), word, *["-"] * 5, speaker, "-", cell]))
         number += 1
     return "\n".join([*lines, "", "#end document"]) + "\n"

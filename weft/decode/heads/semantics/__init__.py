@@ -1,0 +1,1 @@
+"""Heads that read a document as a whole."""
