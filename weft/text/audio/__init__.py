@@ -1,0 +1,1 @@
+"""Recordings -> vectors: WAV files and their log-mel spectra."""
