@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from weft.tasks.language import LMVocabulary
     from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
     from weft.tasks.task import Answer, Loss
+    from weft.text.audio.log_mel import LogMel
     from weft.text.class_balance import Balance
     from weft.text.example import Example, Label, SkipCounter
     from weft.text.label_tree import LabelTree
@@ -82,6 +83,7 @@ class Embedder:
     max_positions: int | None = None  # steps of a row, special tokens included; None: any number
     max_bytes: int | None = None  # bytes of a word that are read, for embedders that spell words
     features: int = 0  # width of the input vectors, for an embedder that reads no tokens
+    audio: "LogMel | None" = None  # how recordings become input vectors, if it reads them
     frame: "SpecialTokens | None" = None  # special tokens around each text
     subwords: bool = False  # words come with the ids of their subwords
     reads_windows: bool = False  # words beyond `max_positions` are read in windows
@@ -250,6 +252,10 @@ class Head:
     def mark_words(self, words: "Sequence[str]", label: "Label") -> "np.ndarray":
         """Return the marks (T, num_marks) of words, and of what a file says of them."""
         raise NotImplementedError
+
+    def min_steps(self, target: Any) -> int:
+        """Return the fewest steps of a row that can hold a target; 0: any number."""
+        return 0
 
     @property
     def accepts_lazy_source(self) -> bool:

@@ -315,6 +315,8 @@ def sizes(full):
         return 1
     if kind == "span":
         return (5, True)
+    if full.get("head", {}).get("kind") == "ctc":
+        return 31, 29, 30
     if kind == "srl":
         return ROLES
     if kind == "coref":

@@ -10,6 +10,7 @@ import numpy as np
 from weft.batch.trees import binarise_example, flatten_tree
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree
+from weft.text.audio.log_mel import LogMel
 from weft.text.example import Example, Label
 from weft.text.formats.features import load_matrix
 from weft.tokens.offsets import Tokens
@@ -324,11 +325,15 @@ class Indexer:
             )  # fmt: skip
 
     def feature_rows(
-        self, examples: Sequence[Example], features: int, where: Callable[[int], str] = _text_name
+        self,
+        examples: Sequence[Example],
+        features: int,
+        where: Callable[[int], str] = _text_name,
+        audio: LogMel | None = None,
     ) -> Iterator[Row]:
         """Rows whose steps are the vectors that each example names; none may be cut."""
         for i, one in enumerate(examples):
-            vectors = load_matrix(one, features, where(i))
+            vectors = load_matrix(one, features, where(i), audio)
             if self.limit is not None and len(vectors) > self.limit:
                 origin = one.where if one.file else where(i)
                 raise UserError(

@@ -33,6 +33,7 @@ from weft.run.train import infer_task_settings, resolve_config
 from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
 from weft.text.formats.dialogue import is_dialogue_file
+from weft.text.formats.features import names_recording
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.read import GUESSED_HEADER
@@ -78,7 +79,8 @@ def choose_recipes(
     kind = choose_task(requested, named, tasks, data.train)
     start = checkpoint_kind(pretrained) if pretrained else ""
     available = configuration.recipes(kind, start) if start else configuration.recipes(kind)
-    names = list(dict.fromkeys(named or filter(is_comparable, available)))
+    fits = _reads_recordings if _has_recordings(data) else is_comparable
+    names = list(dict.fromkeys(named or filter(fits, available)))
     if not names:
         raise UserError(f"No recipe for the task '{kind}'. Name some with --recipes.")
     if pretrained and not any(map(uses_checkpoint, names)):
@@ -136,6 +138,8 @@ def find_tasks(data: Data) -> tuple[str, ...]:
     if data.dialogue or is_dialogue_file(data.train):
         fits = {view: kind for kind, views in DIALOGUE_VIEWS.items() for view in views}
         return (fits[data.dialogue],) if data.dialogue else tuple(DIALOGUE_VIEWS)
+    if _has_recordings(data):
+        return ("seq2seq",)
     semantic = _semantic_tasks(data)
     if semantic and data.format:
         return semantic
@@ -168,6 +172,23 @@ def _header_note(data: Data) -> str:
     )
 
 
+def _has_recordings(data: Data) -> bool:
+    """Return True if the texts of the training file name recordings."""
+    if len(resolve_files(data.train, data.target)) > 1 or data.format:
+        return False
+    try:
+        first = next(example_source(data, data.train)(), None)
+    except UserError:
+        return False  # reading it will report the error
+    return first is not None and names_recording(first.text)
+
+
+def _reads_recordings(name: str) -> bool:
+    """Return True if a recipe reads recordings."""
+    embedder = configuration.recipe(name)["embedder"]
+    return isinstance(embedder, dict) and embedder.get("kind") == "log-mel"
+
+
 def is_comparable(name: str) -> bool:
     """Return True if a recipe is compared by default: it reads texts, and only left to right.
 
@@ -176,7 +197,7 @@ def is_comparable(name: str) -> bool:
     parts = configuration.recipe(name)
     tables = [parts[s] for s in ("embedder", "decoder") if s in parts]
     listed = [one for table in tables for one in (table if isinstance(table, list) else [table])]
-    return not {"vectors", "bidirectional-lm"} & {one.get("kind") for one in listed}
+    return not {"vectors", "log-mel", "bidirectional-lm"} & {one.get("kind") for one in listed}
 
 
 def prepare_data(

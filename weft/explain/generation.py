@@ -14,6 +14,8 @@ from torch import Tensor
 from weft.attend.transformer_block import TransformerBlock
 from weft.batch import Padded
 from weft.decode.decoders.transformer import TransformerDecoder
+from weft.decode.heads.ctc.head import CTCHead, CTCOutput
+from weft.decode.heads.ctc.search import align
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.seq2seq import Seq2SeqHead, Seq2SeqOutput
 from weft.decode.search.beam import BeamState
@@ -86,6 +88,8 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
     rows, source = next(engine.batches([example if vectors else text]))
     with torch.inference_mode():
         output = engine.model.run(source)
+        if isinstance(output.scores, CTCOutput):
+            return _trace_ctc(predictor, output.scores)
         head = _seq2seq_head(engine)
         steps: list[BeamState] = []
         hypotheses, chosen = _run_search(output.scores, head, steps)
@@ -111,6 +115,24 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
         found=tuple(
             (_hypothesis_text(predictor, one, rows[0].words), one.score) for one in hypotheses
         ),
+    )
+
+
+def _trace_ctc(predictor: Predictor, output: CTCOutput) -> GenerationTrace:
+    """Trace a transcription: its tokens, and the steps that each is aligned with."""
+    ((table, probs),), (row,) = output.decode(), output.rows()
+    ids = table[:, 0].tolist()
+    looks = np.zeros((1, 1, len(ids), len(row)), np.float32)
+    spans = align(row, ids) if ids else []
+    for k, (first, last) in enumerate(spans):
+        looks[0, 0, k, first : last + 1] = 1 / (last + 1 - first)
+    name = token_namer(_vocabulary(predictor), _vocabulary(predictor).size[2])
+    peaks = [first + int(row[first : last + 1, i].argmax())
+             for i, (first, last) in zip(ids, spans, strict=True)]  # fmt: skip
+    return GenerationTrace(
+        tokens=_trace_tokens(ids, probs[: len(ids), 0], row[peaks], name),
+        source=tuple(str(k) for k in range(1, len(row) + 1)),
+        attention=looks if ids else None,
     )
 
 
@@ -180,12 +202,15 @@ def answer_ids(predictor: Predictor, text: str | Example) -> list[int]:
     (answer,) = predictor.engine.predict([text]).scores
     assert isinstance(answer, Decoded)
     ended = len(answer.probs) > len(answer.table)
+    ended &= not isinstance(getattr(predictor.engine.model, "head", None), CTCHead)
     eos = _vocabulary(predictor).size[2]
     return [*answer.table[:, 0].tolist(), *([eos] if ended else [])]
 
 
 def has_cross_attention(predictor: Predictor) -> bool:
     """Return True if the decoder attends to the source."""
+    if isinstance(_neural(predictor).model.head, CTCHead):
+        return False
     decoder: Decoder = _neural(predictor).model.head.decoder
     base = decoder.base_decoder
     return isinstance(base, Seq2SeqDecoder) and base.attends

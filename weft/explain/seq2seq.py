@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from weft.batch import Padded
+from weft.decode.heads.ctc.head import CTCHead, answer_log_prob
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.errors import UserError
 from weft.explain.ensemble import EnsembleTarget
@@ -113,6 +114,9 @@ def source_target(
         owners[: len(inside)][inside] = owned
 
     def score(model: EncoderModel, embedded: Padded) -> Tensor:
+        if isinstance(model.head, CTCHead):
+            output = model.head(model.encode(embedded))
+            return answer_log_prob(output, ids_of_answer)[:, None] / max(len(ids_of_answer), 1)
         assert isinstance(model, EncoderDecoderModel)
         ids = repeat_rows(source, len(embedded)) if not vectors else source
         output = model.apply_head(model.encode(embedded), ids)

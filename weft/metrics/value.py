@@ -7,7 +7,7 @@ from weft.notebook import HtmlRepr
 
 # The only list of metrics that improve as they fall; training, tuning and comparing all read it.
 _LOWER_IS_BETTER = frozenset((
-    *("mse", "next_loss", "crossing"),
+    *("mse", "next_loss", "crossing", "wer", "cer"),
     *("slot_error", "missing", "wrong", "added"),
     *("perplexity", "token_perplexity", "perplexity_known", "backward_perplexity"),
     *("pseudo_perplexity", "bits_per_character", "unknown"),

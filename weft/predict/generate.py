@@ -112,6 +112,11 @@ class Generator:
                 f"A model of task '{kind}' does not generate text; use `weft predict`. Models that "
                 "generate come from --recipe kneser-ney, gpt or seq2seq, for example."
             )
+        if kind == "seq2seq" and "head" in predictor.config:
+            raise UserError(
+                "A CTC model has one text for each recording and no search to set; use "
+                "`weft predict`. With a decoder, as in --recipe seq2seq-speech, it can generate."
+            )
         self.predictor, self.engine = predictor, predictor.engine
         assert isinstance(predictor.space, TargetVocabulary)
         self.space = predictor.space

@@ -490,7 +490,11 @@ class NeuralEngine(Engine):
         if kind == "vectors":
             examples = [Example(one) if isinstance(one, str) else one for one in inputs]
             return InferenceRows(
-                list(self.indexer.feature_rows(examples, self.model.traits.features))
+                list(
+                    self.indexer.feature_rows(
+                        examples, self.model.traits.features, audio=self.model.traits.audio
+                    )
+                )
             )
         # A bi-encoder can also read one text alone.
         pairs = kind == "pairs" and not any(isinstance(one, str) for one in inputs)

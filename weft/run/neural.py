@@ -48,7 +48,8 @@ def fill_sections(config: Config) -> FilledSections:
     path = tokenizer.pop("path", "")
     filled = registry.fill("tokenizer", tokenizer)
     out = {"tokenizer": {**filled, "path": path} if path else filled, **fill(config.sections)}
-    if "decoder" in config and "embedder" in config:
+    writes = "decoder" in config or config["task"].get("kind") == "seq2seq"
+    if writes and "embedder" in config:
         # What is written is cut as what is read, unless the configuration says otherwise.
         out["target"] = registry.fill("tokenizer", config["target"] or filled)
     return out
@@ -204,16 +205,16 @@ class NeuralRun:
 
 
 def vector_section(parts: Section) -> FilledSections | None:
-    """Return the section of the embedder 'vectors', if the model uses it."""
+    """Return the section of an embedder that reads vectors or recordings, if the model has one."""
     embedder = parts.get("embedder")
-    is_used = isinstance(embedder, dict) and embedder["kind"] == "vectors"
+    is_used = isinstance(embedder, dict) and embedder["kind"] in ("vectors", "log-mel")
     return embedder if is_used else None
 
 
 def infer_features(parts: Section, source: Source) -> None:
     """Fill in the width of input vectors from the first training example."""
     section = vector_section(parts)
-    if section is not None and not section["features"]:
+    if section is not None and section.get("features") == 0:
         section["features"] = load_matrix(next(source())).shape[1]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from weft.batch import TokenStore
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError
-from weft.model import UNKNOWN_ID, Model
+from weft.model import UNKNOWN_ID, EncoderModel, Model
 from weft.predict.neural import passage_window
 from weft.protocols import LabelSpace
 from weft.run.data import Data, Source, labelled_only, not_weighted_error
@@ -157,6 +157,8 @@ class SplitTokeniser:
                 target = self._locate_answer(target, window, example, name)
                 if target is None:
                     continue
+            if self._is_too_short(row, target, example):
+                continue
             if name == "dev" and task.has_references:
                 self.dev_references.append(
                     DevReference(task.find_reference(example), row.words, example.fields, window)
@@ -177,6 +179,24 @@ class SplitTokeniser:
                 second=row.second, weight=example.weight,
             )  # fmt: skip
         self.examples += len(chunk)
+
+    def _is_too_short(self, row: Row, target: Target, example: Example) -> bool:
+        """Return True for a row to skip: its steps cannot hold its target."""
+        model = self.model
+        needed = model.head.min_steps(target)
+        if not needed:
+            return False
+        assert isinstance(model, EncoderModel)
+        steps = -(-len(row.ids) // model.encoder.stride)
+        if needed <= steps:
+            return False
+        if self.data.on_bad_row == "error":
+            raise UserError(
+                f"{example.where}: the text needs {needed} steps, and the recording has {steps}. "
+                "Correct it, lower embedder.stack or hop_ms, or pass --on-bad-row skip."
+            )
+        self.tally.add("rows too short for their texts skipped", example.where)
+        return True
 
     def _locate_answer(
         self, target: Target, window: PassageWindow, example: Example, name: str
@@ -202,7 +222,8 @@ class SplitTokeniser:
             return examples[i].where
 
         if self.model.traits.features:
-            return self.index.feature_rows(examples, self.model.traits.features, where)
+            traits = self.model.traits
+            return self.index.feature_rows(examples, traits.features, where, traits.audio)
         others = (
             [e.other or "" for e in examples] if self.model.traits.input_kind == "pairs" else ()
         )

@@ -384,9 +384,11 @@ def evaluate_and_save(
     }
     input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
+    # A recording is too long to be kept with the model.
+    records_sound = input_kind == "vectors" and features.names_recording(next(splits.train()).text)
     texts = (
         _golden_input(example, input_kind) if text is None else text
-        for example in chain(dev, splits.train())
+        for example in (() if records_sound else chain(dev, splits.train()))
         for text in (predictor.task.golden_input(example),)
     )
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
@@ -488,14 +490,15 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
                 "data.max_tokens cuts texts, and a language model reads all: leave it out."
             )
         return
-    if "decoder" in full or kind == "seq2seq":
-        if "decoder" not in full or kind != "seq2seq":
-            message = "answers with a text, and so needs a [decoder]"
+    if kind == "seq2seq" and "decoder" not in full:
+        _check_ctc(full)
+        return
+    if "decoder" in full:
+        if kind != "seq2seq":
             raise UserError(
-                f"The task 'seq2seq' {message}." if kind == "seq2seq" else
                 f"A [decoder] writes a text; set task.kind to 'seq2seq', not '{kind}', or to "
                 "'language' for a model of text alone."
-            )  # fmt: skip
+            )
         return
     if kind == "masked":
         from weft.run.mlm_data import check_parts
@@ -528,6 +531,23 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
         fix = "set pool.kind to 'none'" if by_word else "choose another pool than 'none'"
         needs = "about every word" if by_word else "about the text as a whole"
         raise UserError(f"The task '{kind}' asks {needs}: {fix}.")
+
+
+def _check_ctc(full: FilledSections) -> None:
+    """Raise UserError unless a text is written by a CTC head over all states."""
+    head = full["head"]["kind"]
+    if registry.find("head", head).task != "seq2seq":
+        raise UserError(
+            "The task 'seq2seq' answers with a text, and so needs a [decoder], or the head 'ctc'; "
+            f"this configuration has the head '{head}'."
+        )
+    if full["pool"]["kind"] != "none":
+        raise UserError("The head 'ctc' reads every state: set pool.kind to 'none'.")
+    for name in ("label_smoothing", "scheduled_sampling", "pointer", "shared", "record"):
+        if full["task"].get(name):
+            raise UserError(
+                f"task.{name} is for models with a [decoder]; the head 'ctc' has none. Remove it."
+            )
 
 
 def _check_hierarchy(full: FilledSections) -> None:

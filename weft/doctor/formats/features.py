@@ -7,6 +7,7 @@ from weft.doctor.checks.annotation_faults import AnnotationFault, group_faults
 from weft.doctor.finding import Finding
 from weft.doctor.survey import ExampleSource
 from weft.errors import UserError
+from weft.text.audio.log_mel import LogMel
 from weft.text.example import Example
 from weft.text.formats.features import MatrixError, is_matrix_reference, load_matrix
 
@@ -37,7 +38,7 @@ def find_faults(examples: Iterable[Example], width: int) -> Iterator[AnnotationF
     """Yield the fault of each unusable matrix, in file order."""
     for example in examples:
         try:
-            wide = load_matrix(example).shape[1]
+            wide = load_matrix(example, audio=LogMel()).shape[1]
         except MatrixError as flaw:
             yield AnnotationFault(flaw.kind, example.where, example.text, flaw.reason)
         except UserError as error:
@@ -52,6 +53,6 @@ def find_faults(examples: Iterable[Example], width: int) -> Iterator[AnnotationF
 def _vector_width(example: Example) -> int:
     """Return the vector width of a matrix, 0 if it is unusable."""
     try:
-        return int(load_matrix(example).shape[1])
+        return int(load_matrix(example, audio=LogMel()).shape[1])
     except UserError:
         return 0

@@ -40,8 +40,8 @@ class WordErrors(SentenceMetric):
     def add(self, predicted: Sequence[str], gold: Sequence[str | Sequence[str]]) -> None:
         """Count answers, each with its references."""
         for answer, references in zip(predicted, as_reference_lists(gold), strict=True):
-            said = self.tokens(answer)
-            rows = [(count_edits(said, self.tokens(r)), len(self.tokens(r))) for r in references]
+            tokens = self.tokens(answer)
+            rows = [(count_edits(tokens, self.tokens(r)), len(self.tokens(r))) for r in references]
             self.add_row(min(rows, key=lambda row: row[0] / max(row[1], 1)))
 
     def statistics(self) -> Mapping[str, Statistic]:

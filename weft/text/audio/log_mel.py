@@ -17,7 +17,7 @@ PRE_EMPHASIS = 0.97
 
 @dataclass(frozen=True)
 class LogMel:
-    """How a recording becomes vectors: windows of `window_ms` every `hop_ms`, `mels` bands.
+    """Settings of log-mel vectors: windows of `window_ms` every `hop_ms`, `mels` bands.
 
     Recordings of another rate are resampled to `sample_rate`; 0 keeps the rate of each. `stack`
     neighbouring frames are one vector. Every band has mean 0 and deviation 1 in each recording, so

@@ -13,7 +13,6 @@ from weft.errors import UserError
 from weft.text.line_source import file_not_found
 from weft.untrusted import check_regular
 
-WAV_ENDING = ".wav"
 SAMPLE_BYTES = (1, 2, 3, 4)
 MIN_RATE, MAX_RATE = 1_000, 384_000
 MAX_SECONDS = 600

@@ -13,10 +13,13 @@ import numpy as np
 
 from weft import jsonio
 from weft.errors import UserError
+from weft.text.audio.log_mel import LogMel
+from weft.text.audio.wav import read_wav
 from weft.text.example import Example
 from weft.text.formats.npy import READ_ERRORS, NpzArchive, describe_error, open_npy
-from weft.text.formats.recognise import MATRIX_ENDINGS
+from weft.text.formats.recognise import MATRIX_ENDINGS, RECORDING_ENDING
 from weft.text.line_source import file_not_found
+from weft.text.location import MEMORY_PREFIX
 from weft.untrusted import check_regular, parse_integer
 
 REFERENCE_FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
@@ -44,6 +47,9 @@ def is_matrix_reference(text: str) -> bool:
 def list_matrices(path: str | os.PathLike[str]) -> Iterator[Example]:
     """Yield an Example for each matrix of a file: the arrays of an .npz, or stacked in an .npy."""
     name = os.fspath(path)
+    if name.endswith(RECORDING_ENDING):
+        yield Example(Path(name).name, None, "", name, 1)
+        return
     archive = _open(name)
     if isinstance(archive, np.ndarray):
         keys = [""] if archive.ndim != 3 else [str(i) for i in range(len(archive))]
@@ -64,13 +70,25 @@ def not_text_error(path: str | os.PathLike[str]) -> UserError:
     )
 
 
-def load_matrix(example: Example, features: int = 0, where: str = "") -> np.ndarray:
+def names_recording(text: str) -> bool:
+    """Return whether a text looks like the name of a recording."""
+    return text.strip().endswith(RECORDING_ENDING)
+
+
+def load_matrix(
+    example: Example, features: int = 0, where: str = "", audio: LogMel | None = None
+) -> np.ndarray:
     """Return the validated matrix (T, F) that an example refers to or carries.
 
-    A relative path is resolved next to the referring file, then in the working directory.
+    A relative path is resolved next to the referring file, then in the working directory. A
+    recording, which `audio` turns into vectors, must be in the folder of the referring file.
     """
     where = example.where if example.file else where or "input"
-    values = example.vectors if example.vectors is not None else _load_reference(example, where)
+    values = example.vectors
+    if values is None and names_recording(example.text):
+        values = _load_recording(example, where, audio)
+    elif values is None:
+        values = _load_reference(example, where)
     values = np.asarray(values)
     if values.dtype.kind not in "fiub":
         raise MatrixError("no numbers", where, f"the matrix holds {values.dtype}, not numbers.")
@@ -99,6 +117,28 @@ def load_matrix(example: Example, features: int = 0, where: str = "") -> np.ndar
 def format_matrix(values: np.ndarray) -> str:
     """Format a matrix as a text that `load_matrix` reads."""
     return json.dumps([[float(f"{number:.6g}") for number in row] for row in values.tolist()])
+
+
+def _load_recording(example: Example, where: str, audio: LogMel | None) -> np.ndarray:
+    """Return the log-mel vectors of the recording that an example names."""
+    name = example.text.strip()
+    if audio is None:
+        raise UserError(
+            f"{where}: '{name[-60:]}' is a recording, and this model reads matrices. Use the "
+            "embedder 'log-mel', as --recipe ctc-speech does."
+        )
+    path = name
+    if example.file not in ("", "-") and not example.file.startswith(MEMORY_PREFIX):
+        folder = os.path.realpath(Path(example.file).parent)
+        path = os.path.join(folder, name)
+        if os.path.isabs(name) or not Path(os.path.realpath(path)).is_relative_to(folder):
+            reason = f"'{name[-60:]}' is not in the folder of {example.file}. Put recordings "
+            reason += "there or below, and name them by relative paths."
+            raise MatrixError("unreadable matrix", where, reason)
+    try:
+        return audio.vectors(*read_wav(path))
+    except UserError as error:
+        raise MatrixError("unreadable matrix", where, str(error)) from None
 
 
 def _load_reference(example: Example, where: str) -> np.ndarray:

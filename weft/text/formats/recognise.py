@@ -29,7 +29,8 @@ FORMATS = (
 )
 LABEL_PREFIX = "__label__"
 MAX_CELL_CHARS = 10_000_000  # characters
-MATRIX_ENDINGS = (".npy", ".npz")
+RECORDING_ENDING = ".wav"
+MATRIX_ENDINGS = (".npy", ".npz", RECORDING_ENDING)
 
 FORMAT_BY_ENDING = {
     ".csv": "csv",
