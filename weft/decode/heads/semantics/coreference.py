@@ -133,8 +133,8 @@ class SpanScorer(nn.Module):
         self.window = window
         self.head = nn.Linear(input_size, hidden)
         self.word = nn.Linear(input_size, hidden, bias=False)
-        self.distance = nn.Parameter(torch.empty(2 * window + 1, hidden))
-        nn.init.normal_(self.distance, std=hidden**-0.5)
+        self.table = nn.Embedding(2 * window + 1, hidden)  # of the distance to the head
+        nn.init.normal_(self.table.weight, std=hidden**-0.5)
         self.layers = nn.Sequential(
             nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, max(hidden // 4, 1)), nn.ReLU(),
             nn.Dropout(dropout),
@@ -151,7 +151,8 @@ class SpanScorer(nn.Module):
         inside = (words >= 0) & (words < len(states))
         words = words.clamp(0, len(states) - 1)
         inside = inside & (sentences[words] == sentences[heads][:, None])
-        hidden = self.head(states[heads])[:, None] + _take(self.word(states), words) + self.distance
+        hidden = self.head(states[heads])[:, None] + _take(self.word(states), words)
+        hidden = hidden + self.table.weight
         hidden = self.layers(hidden).masked_fill(~inside[..., None], 0)
         logits = self.convolutions(hidden.transpose(1, 2)).transpose(1, 2).float()  # (M, W, 2)
         sides = torch.stack([near <= 0, near >= 0], 1)  # a head is between first and last word
