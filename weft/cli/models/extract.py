@@ -63,7 +63,7 @@ def extract(
     if kind != "srl":
         raise UserError(
             f"{model} is of the task '{kind}'; tuples are made from semantic roles. Train a model "
-            "with --recipe srl-bilstm-crf."
+            "with `weft train --recipe srl-bilstm-crf`."
         )
     tally = SkipCounter()
     named = inputs or ["-"]
