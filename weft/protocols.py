@@ -253,6 +253,10 @@ class Head:
         """Return the marks (T, num_marks) of words, and of what a file says of them."""
         raise NotImplementedError
 
+    def hide_marks(self, marks: "Tensor", hidden: "Tensor") -> "Tensor":
+        """Return marks (B, T, num_marks) that do not give away the words that are hidden (B, T)."""
+        return marks
+
     def min_steps(self, target: Any) -> int:
         """Return the fewest steps of a row that can hold a target; 0: any number."""
         return 0

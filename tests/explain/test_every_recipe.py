@@ -48,8 +48,6 @@ def test_every_registered_task_is_a_case():
 
 @pytest.mark.parametrize(("name", "task"), recipe_cases(), ids=str)
 def test_two_methods_or_more_have_a_faithfulness_score(name, task, checkpoints, tmp_path):
-    if task == "coref":
-        pytest.skip("explanations of coreference are not supported")
     predictor, example = train_tiny(name, task, tmp_path, checkpoints)
     assert predictor.config["task"]["kind"] == task
     offered = methods(predictor)

@@ -3,7 +3,8 @@
 T words   C choices   F shares of the words
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import cast
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from weft.decode.heads.roles import RoleOutput
+from weft.decode.heads.semantics.coreference import CoreferenceOutput
 from weft.errors import UserError, near_miss, unknown_name
 from weft.explain.ensemble import EnsembleWordTarget
 from weft.explain.explanation import (
@@ -27,6 +29,7 @@ from weft.explain.method import ATTENTION, INTEGRATED, OCCLUSION, SHAPLEY
 from weft.explain.perturb import hidden_curves, occlude, sample_shapley
 from weft.explain.targets.bracket import bracket_probs
 from weft.explain.targets.chain_label import ChainTarget, chain_probs, make_chain_target
+from weft.explain.targets.link import NO_ANTECEDENT, Link, find_links
 from weft.explain.targets.role import role_logits, sense_logits
 from weft.explain.word_target import TargetSpec, WordTarget, choice_probs, make_word_target
 from weft.predict.classic import ClassicEngine
@@ -43,7 +46,8 @@ from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.annotation.constituents import tree_to_spans
-from weft.text.annotation.frames import Frames
+from weft.text.annotation.frames import Coreference, Frames
+from weft.text.annotation.mention_heads import find_heads
 from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
@@ -108,6 +112,8 @@ def make_request(
         wanted = replace(requested.wanted, span=requested.spans[place])
         if requested.predicates:
             wanted = replace(wanted, predicate=requested.predicates[place])
+        if requested.candidates:
+            wanted = replace(wanted, candidates=requested.candidates[place])
         step = wanted.span[0]
     else:
         wanted = requested.wanted
@@ -227,7 +233,7 @@ def text_and_offsets(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
 
 def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None:
     """Return the gold annotation if the example has one for every word."""
-    annotated = isinstance(example.label, (WordAnnotations, CharSpans, Frames))
+    annotated = isinstance(example.label, (WordAnnotations, CharSpans, Frames, Coreference))
     if not annotated and example.tree is None:
         return None
     try:
@@ -247,7 +253,7 @@ def _preprocess(predictor: Predictor, one: str | Example) -> Example:
         if example.tree is None and parser is not None:
             (example,) = add_parses([example], parser)
     known = example.tree is not None or isinstance(
-        example.label, (WordAnnotations, CharSpans, Frames)
+        example.label, (WordAnnotations, CharSpans, Frames, Coreference)
     )
     return predictor.task.prepare(example, SkipCounter()) if known else example
 
@@ -281,7 +287,8 @@ class _ColumnChoices:
     gold: Sequence[str]
     spans: Sequence[tuple[int, int]] = ()  # of brackets or arguments, in place of words
     probs: WordProbs | None = None  # of each of them
-    predicates: Sequence[int] = ()  # of roles and senses: the word of the predicate of each
+    predicates: Sequence[int] = ()  # of roles and senses: the predicate of each; of links: the head
+    candidates: Sequence[tuple[int, ...]] = ()  # of links: the words that each may be linked to
 
 
 def _tag_space(predictor: Predictor) -> TagSpace:
@@ -303,7 +310,7 @@ def _column_choices(
     if isinstance(predictor.space, RoleSpace):
         return _role_choices(predictor, example, predicted, right, column, word)
     if isinstance(predictor.space, CoreferenceSpace):
-        raise UserError("Explanations of coreference are not supported. Use `weft predict`.")
+        return _link_choices(predictor, example, right, column, word)
     space = _tag_space(predictor)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
     if predicted.kind == "spans" and not predicted.label:
@@ -461,6 +468,69 @@ def _sense_choices(
     )  # fmt: skip
 
 
+def _link_choices(
+    predictor: Predictor, example: Example, right: Annotation | None, column: str, word: str
+) -> _ColumnChoices:
+    """The mentions with an antecedent, or what `word` names, and what they may refer to.
+
+    Of a document without any link all mentions, without any mention all words.
+    """
+    known = ("antecedent",)
+    if column and column not in known:
+        raise unknown_name("column", column, known, "this model")
+    engine = cast(NeuralEngine, predictor.engine)
+    ((_, source),) = engine.batches([example])  # type: ignore[list-item]
+    with torch.no_grad():
+        output = engine.model(source)
+    assert isinstance(output, CoreferenceOutput)
+    mentions, words = find_links(output)
+    links = [link for link in mentions if link.antecedent >= 0] or mentions or words
+    if word:
+        links = [_find_link(example, word, mentions, words)]
+    names = [NO_ANTECEDENT, *(f"{i}:{each}" for i, each in enumerate(example.words, 1))]
+    probs = [
+        sort_choices(
+            [names[0], *(names[word + 1] for word in link.candidates)], link.probs,
+            names[link.antecedent + 1],
+        )
+        for link in links
+    ]  # fmt: skip
+    gold = _gold_antecedents(links, example.words, right) if right else ()
+    return _ColumnChoices(
+        known[0], TargetSpec("link"), names, [names[link.antecedent + 1] for link in links],
+        [names[word + 1] for word in gold], [link.span for link in links], probs,
+        [link.head for link in links], [link.candidates for link in links],
+    )  # fmt: skip
+
+
+def _find_link(
+    example: Example, word: str, mentions: Sequence[Link], words: Sequence[Link]
+) -> Link:
+    """Return the mention that is named as FROM-TO, or the smallest around a word, or the word."""
+    if not re.fullmatch(r"[0-9]+-[0-9]+", word):
+        at = find_word(example, word)
+        around = [link for link in mentions if link.span[0] <= at < link.span[1]]
+        return min(around, key=lambda link: link.span[1] - link.span[0], default=words[at])
+    span = _find_span(example, word, [], "mention")
+    if found := next((link for link in mentions if link.span == span), None):
+        return found
+    known = ", ".join(f"{start + 1}-{end}" for start, end in (link.span for link in mentions))
+    raise UserError(f"No mention {word} was found. There are: {known or 'none'}.")
+
+
+def _gold_antecedents(
+    links: Sequence[Link], words: Sequence[str], right: Annotation
+) -> Iterator[int]:
+    """Yield the head of a gold antecedent of each mention, -1 for none: the predicted one if it is
+    right, else the nearest."""
+    entities = {(start, end): entity for entity, start, end in right.mentions}
+    heads = {head: entities[span] for span, head in find_heads(words, entities).items()}
+    for link in links:
+        own = entities.get(link.span, heads.get(link.head))
+        earlier = [word for word in heads if word < link.head and heads[word] == own]
+        yield link.antecedent if link.antecedent in earlier else max(earlier, default=-1)
+
+
 def _role_output(predictor: Predictor, example: Example) -> RoleOutput:
     engine = cast(NeuralEngine, predictor.engine)
     ((_, source),) = engine.batches([example])  # type: ignore[list-item]
@@ -562,6 +632,7 @@ def _find_choice(target: str, names: Sequence[str]) -> str:
 
 def _describe_word(example: Example, step: int, wanted: TargetSpec) -> str:
     if wanted.has_span:
-        what = {"role": "argument", "sense": "predicate"}.get(wanted.what, wanted.what)
+        names = {"role": "argument", "sense": "predicate", "link": "mention"}
+        what = names.get(wanted.what, wanted.what)
         return f"the {what} {wanted.span[0] + 1}-{wanted.span[1]}"
     return f"word {step + 1}, '{example.words[step]}'" if step >= 0 else "the root"

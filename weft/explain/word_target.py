@@ -19,6 +19,7 @@ from weft.decode.heads.crf_dp import accumulation_dtype
 from weft.decode.heads.intent_slots import IntentSlotOutput
 from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput, RecursiveOutput
 from weft.decode.heads.roles import RoleOutput
+from weft.decode.heads.semantics.coreference import CoreferenceOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
 from weft.decode.heads.word_numbers import NumberOutput
@@ -34,6 +35,7 @@ from weft.explain.gradients import (
     word_table,
 )
 from weft.explain.targets.bracket import FORBIDDEN_SCORE, bracket_logits
+from weft.explain.targets.link import link_logits
 from weft.explain.targets.role import predicate_logits, role_logits, sense_logits
 from weft.model import EncoderModel
 from weft.predict.neural import NeuralEngine
@@ -47,6 +49,7 @@ WordOutput = (  # of a head that labels words or spans of them
     | ConstituencyOutput
     | RecursiveOutput
     | RoleOutput
+    | CoreferenceOutput
     | IntentSlotOutput
 )
 
@@ -62,17 +65,19 @@ class TargetSpec:
 
     what: Literal[
         "tag", "number", "head", "relation", "label", "bracket", "role", "sense", "predicate",
-        "intent",
+        "intent", "link",
     ]  # fmt: skip
     column: int = 0  # of tags
     heads: tuple[int, ...] = ()  # of relations: the head of each word, 0 the root
-    span: tuple[int, int] = (0, 0)  # of a bracket, argument or predicate: words from and up to
-    predicate: int = 0  # of a role or a sense: the word of its predicate
+    # Of a bracket, argument, predicate or mention: words from and up to.
+    span: tuple[int, int] = (0, 0)
+    predicate: int = 0  # of a role or a sense: the word of its predicate; of a link: the head
+    candidates: tuple[int, ...] = ()  # of a link: the words that may be the antecedent
 
     @property
     def has_span(self) -> bool:
         """True if `span` says what is explained, and not the step."""
-        return self.what in ("bracket", "role", "sense")
+        return self.what in ("bracket", "role", "sense", "link")
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,12 @@ class WordTarget:
         if self.model.traits.subwords:
             nothing.subtokens[0][:, :, 0] = self.piece
         pieces = zip(self.source.subtokens, nothing.subtokens, strict=True)
+        rows = repeat_rows(self.source, len(hidden))
+        if rows.marks is not None:
+            marks = self.model.head.hide_marks(rows.marks, torch.from_numpy(steps))
+            rows = replace(rows, marks=marks)
         return replace(
-            repeat_rows(self.source, len(hidden)),
+            rows,
             data=torch.where(gone, nothing.data, self.source.data),
             subtokens=tuple(torch.where(gone[:, :, None], none, own) for own, none in pieces),
         )
@@ -232,6 +241,8 @@ def choice_logits(output: WordOutput, step: int, wanted: TargetSpec) -> Tensor:
         return sense_logits(output, wanted.predicate)[0]
     if isinstance(output, RoleOutput):
         return predicate_logits(output)[:, step]
+    if isinstance(output, CoreferenceOutput):
+        return link_logits(output, wanted.predicate, wanted.candidates)
     if isinstance(output, IntentSlotOutput) and wanted.what == "intent":
         return output.intents.float()
     if isinstance(output, DependencyOutput) and wanted.what == "head":
@@ -253,6 +264,7 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
         return output.numbers.data[:, :, None].float()
     if isinstance(output, RoleOutput):
         return predicate_logits(output).softmax(2)
+    assert not isinstance(output, CoreferenceOutput)  # its mentions have probabilities
     if isinstance(output, IntentSlotOutput) and wanted.what == "intent":
         return output.intent_probs()[:, None]
     if isinstance(output, DependencyOutput) and wanted.what == "head":

@@ -222,6 +222,13 @@ class WordCoreferenceHead(nn.Module, Head):
                 ]
         return marks
 
+    def hide_marks(self, marks: Tensor, hidden: Tensor) -> Tensor:
+        """Return marks in which hidden words have the form of no other word."""
+        unlike = -2 - torch.arange(marks.shape[1])  # (T,), below UNKNOWN
+        out = marks.clone()
+        out[..., FORM] = torch.where(hidden, unlike, marks[..., FORM])
+        return out
+
     def forward(self, states: Padded) -> CoreferenceOutput:
         if not isinstance(states, Padded):
             raise UserError(
