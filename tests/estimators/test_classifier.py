@@ -91,25 +91,37 @@ def test_unfitted(model):
         weft.Vectorizer().transform(TEXTS)
 
 
-@pytest.mark.parametrize("recipe", ["tfidf", "cnn"])
-def test_equal_to_the_command_line_to_the_last_digit(recipe, tmp_path):
-    texts, labels = TEXTS[:48], LABELS[:48]
-    rows = "".join(f"{label}\t{text}\n" for label, text in zip(labels, texts, strict=True))
-    (tmp_path / "train.tsv").write_text("label\ttext\n" + rows, "utf-8")
-    rows = "".join(f"{label}\t{text}\n" for label, text in zip(LABELS, TEXTS, strict=True))
-    (tmp_path / "test.tsv").write_text("label\ttext\n" + rows, "utf-8")
-    settings = FAST if recipe == "cnn" else {}
+def write_rows(path, places):
+    """Write some of the texts and labels as a file."""
+    rows = "".join(f"{LABELS[i]}\t{TEXTS[i]}\n" for i in places)
+    path.write_text("label\ttext\n" + rows, "utf-8")
+    return path
+
+
+def train_on_command_line(recipe, settings, seed, train, folder):
+    """Train as an estimator with these parameters should."""
     sets = [f"{key.replace('__', '.')}={json.dumps(value)}" for key, value in settings.items()]
     flags = [part for one in sets for part in ("--set", one)]
-    ok("train", "--recipe", recipe, "--train", tmp_path / "train.tsv", "--seed", 7, *flags,
-       "-o", tmp_path / "run")  # fmt: skip
-    model = weft.Classifier(recipe, random_state=7, **settings).fit(texts, labels)
-    done = ok("evaluate", tmp_path / "run", tmp_path / "test.tsv", "--json")
-    assert model.score(TEXTS, LABELS) == json.loads(done.out)["accuracy"]["value"]
-    answers = weft.load(tmp_path / "run")(TEXTS)
+    ok("train", "--recipe", recipe, "--train", train, "--seed", seed, *flags, "-o", folder)
+    return folder
+
+
+def accuracy_on_command_line(folder, test):
+    return json.loads(ok("evaluate", folder, test, "--json").out)["accuracy"]["value"]
+
+
+@pytest.mark.parametrize("recipe", ["tfidf", "cnn"])
+def test_equal_to_the_command_line_to_the_last_digit(recipe, tmp_path):
+    train = write_rows(tmp_path / "train.tsv", range(48))
+    test = write_rows(tmp_path / "test.tsv", range(len(TEXTS)))
+    settings = FAST if recipe == "cnn" else {}
+    run = train_on_command_line(recipe, settings, 7, train, tmp_path / "run")
+    model = weft.Classifier(recipe, random_state=7, **settings).fit(TEXTS[:48], LABELS[:48])
+    assert model.score(TEXTS, LABELS) == accuracy_on_command_line(run, test)
+    answers = weft.load(run)(TEXTS)
     expected = np.array([answer.scores for answer in answers])
     np.testing.assert_array_equal(model.predict_proba(TEXTS), expected)
-    saved = json.loads((tmp_path / "run" / "model" / "record.json").read_text("utf-8"))
+    saved = json.loads((run / "model" / "record.json").read_text("utf-8"))
     assert model.record_["figures"] == saved["figures"]
 
 
@@ -162,15 +174,20 @@ def test_several_labels_a_text():
     assert model.score(TEXTS, Y) == (predicted == Y).all(1).mean()
 
 
-def test_search_over_recipes_and_settings():
+def test_a_search_over_recipes_has_the_figures_of_the_command_line(tmp_path):
     grid = [
         {"recipe": ["tfidf"], "classic__C": [0.01, 3.0]},
         {"recipe": ["cnn"], "embedder__width": [8], **{k: [v] for k, v in FAST.items()}},
     ]
-    search = GridSearchCV(weft.Classifier(random_state=0), grid, cv=2).fit(TEXTS, LABELS)
-    scores = search.cv_results_["mean_test_score"]
-    assert len(scores) == 3
-    assert np.isfinite(scores).all()
+    folds = list(StratifiedKFold(2).split(TEXTS, LABELS))
+    search = GridSearchCV(weft.Classifier(random_state=0), grid, cv=folds).fit(TEXTS, LABELS)
+    found = search.cv_results_
+    assert len(found["params"]) == 3
+    train, test = (write_rows(tmp_path / f"{i}.tsv", rows) for i, rows in enumerate(folds[1]))
+    for i, params in enumerate(found["params"]):
+        settings = {key: value for key, value in params.items() if key != "recipe"}
+        run = train_on_command_line(params["recipe"], settings, 0, train, tmp_path / f"run-{i}")
+        assert found["split1_test_score"][i] == accuracy_on_command_line(run, test)
     assert search.best_params_ == {"recipe": "tfidf", "classic__C": 3.0}
     assert search.predict(NEW).tolist()[:2] == ["positive", "negative"]
 

@@ -1,13 +1,23 @@
 """Bad input is refused in one line that names the row; good input of any container is taken."""
 
+import warnings
+
 import numpy as np
+import pandas
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import weft
 from tests.fixtures.estimator_data import LABELS, NEW, PAIRS, SENTENCES, TAGS, TEXTS
-from weft.errors import UserError
-from weft.estimators.inputs import check_labels, check_numbers, check_pairs, check_texts
+from weft.errors import UserError, UserNote
+from weft.estimators.inputs import (
+    check_labels,
+    check_numbers,
+    check_order,
+    check_pairs,
+    check_texts,
+    check_weights,
+)
 
 NAN = float("nan")
 
@@ -175,3 +185,50 @@ def test_containers_of_texts_and_labels():
         assert check_labels(np.array([[1], [0]])).rows == ["1", "0"]
     assert check_numbers([1, 2.5]).dtype == np.float64
     assert len(PAIRS) == len(SENTENCES) == len(TAGS)
+
+
+def test_rows_of_another_index_are_named_by_both():
+    index = ["r9", "r4", "r7"]
+    texts = pandas.Series(["a", None, "c"], index)
+    with pytest.raises(UserError, match=r"^X\[1\] \(index 'r4'\) is missing"):
+        check_texts(texts)
+    with pytest.raises(UserError, match=r"^X\[1\] \(index 'r4'\)\[0\] is missing"):
+        check_pairs(pandas.DataFrame({"a": texts, "b": "d"}))
+    with pytest.raises(UserError, match=r"^y\[1\] \(index 'r4'\) is missing"):
+        check_labels(texts)
+    with pytest.raises(UserError, match=r"^y\[2\] \(index 12\) is 3 \(int\), but y\[0\] is 'a'"):
+        check_labels(pandas.Series(["a", "b", 3], range(10, 13)))
+    with pytest.raises(UserError, match=r"^y\[2\] \(index 'r7'\) is nan: NaN"):
+        check_numbers(pandas.Series([1.0, 2.0, NAN], index))
+    with pytest.raises(UserError, match=r"^sample_weight\[1\] \(index 'r4'\) is -1"):
+        check_weights(pandas.Series([1.0, -1.0, 1.0], index), 3)
+    with pytest.raises(UserError, match=r"^X\[1\] is missing"):
+        check_texts(texts.reset_index(drop=True))
+
+
+def test_an_unsorted_index_does_not_move_rows_and_one_in_another_order_is_reported():
+    texts, labels = pandas.Series(TEXTS), pandas.Series(LABELS)
+    order = np.random.RandomState(0).permutation(len(TEXTS))
+    mixed, numbers = texts.iloc[order], pandas.Series(np.arange(len(TEXTS), dtype=float))
+    model = weft.Classifier(classic__C=3.0, dev_fraction=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = model.fit(mixed.tolist(), labels.iloc[order].tolist()).predict_proba(NEW)
+        same = model.fit(mixed, labels.iloc[order]).predict_proba(NEW)
+        np.testing.assert_array_equal(same, expected)
+        categories = labels.iloc[order].astype("category").cat.add_categories(["never"])
+        assert model.fit(mixed.astype("category"), categories).classes_.tolist() == [
+            "negative", "positive",
+        ]  # fmt: skip
+        np.testing.assert_array_equal(model.predict_proba(NEW), expected)
+        check_order(mixed, LABELS)
+        check_order(mixed, labels.set_axis(range(1, 1 + len(labels))))
+    message = r"X and y have the same index in another order: row 0 is \d+ in X and 0 in y\."
+    with pytest.warns(UserNote, match=message):
+        model.fit(mixed, labels)
+    with pytest.warns(UserNote, match=message):
+        model.score(mixed, labels)
+    with pytest.warns(UserNote, match=message):
+        weft.Regressor()._rows(mixed, numbers)
+    with pytest.warns(UserNote, match=message):
+        weft.Tagger()._rows(mixed.str.split(), texts.iloc[order].str.split().set_axis(range(60)))

@@ -26,6 +26,7 @@ from weft.estimators.inputs import (
     Labels,
     check_labels,
     check_lengths,
+    check_order,
     check_pairs,
     check_texts,
     label_names,
@@ -56,6 +57,7 @@ class Classifier(ClassifierMixin, TextEstimator):
         """
         inputs, labels = self._inputs(X), check_labels(y)
         check_lengths(X, labels.rows)
+        check_order(X, y)
         rows = weigh_rows({**inputs, LABEL: labels.rows}, sample_weight)
         classes = labels.classes if labels.multi_label else _present_classes(labels, rows[LABEL])
         if len(classes) < 2:
@@ -106,6 +108,7 @@ class Classifier(ClassifierMixin, TextEstimator):
         check_is_fitted(self)
         labels = check_labels(y)
         check_lengths(X, labels.rows)
+        check_order(X, y)
         if not labels.multi_label:
             self._check_known(labels)
         return float(super().score(X, y, sample_weight))
@@ -128,6 +131,7 @@ class Classifier(ClassifierMixin, TextEstimator):
         X, y = check_dev(dev)
         inputs, held_out = self._inputs(X, "dev X"), check_labels(y, "dev y")
         check_lengths(X, held_out.rows, "dev y")
+        check_order(X, y, "dev ")
         return {**inputs, LABEL: held_out.rows}
 
     def _with_out_of_scope(self, classes: np.ndarray) -> np.ndarray:

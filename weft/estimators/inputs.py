@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.errors import UserError
+from weft.errors import UserError, UserNote
 
 Row = TypeVar("Row")
 ArrayLike = Any  # a list, an array, a Series: anything with a length that yields rows
@@ -34,8 +34,6 @@ def check_texts(X: ArrayLike, name: str = "X") -> list[str]:
 
 def check_pairs(X: ArrayLike, name: str = "X") -> list[tuple[str, str]]:
     """Return two texts per row, from pairs or from an array of two columns."""
-    if hasattr(X, "iloc") and getattr(X, "ndim", 1) == 2:
-        X = X.to_numpy(dtype=object)
     return _check_rows(X, name, "a pair of texts", _as_pair, columns=2)
 
 
@@ -64,11 +62,11 @@ def check_labels(y: ArrayLike, name: str = "y") -> Labels:
     from sklearn.utils.multiclass import check_classification_targets
 
     _require_labels(y, name)
-    array = _as_array(y, name)
+    array, locate = _as_array(y, name), _locator(y, name)
     if array.ndim == 2 and array.shape[1] > 1:
-        return _check_indicators(array, name)
+        return _check_indicators(array, locate)
     array = _flatten(array, name)
-    _require_one_type(array, name)
+    _require_one_type(array, name, locate)
     check_classification_targets(array)
     classes, codes = np.unique(array, return_inverse=True)
     names = label_names(classes)
@@ -85,15 +83,15 @@ def label_names(labels: np.ndarray) -> tuple[str, ...]:
 def check_numbers(y: ArrayLike, name: str = "y") -> np.ndarray:
     """Return one number per row (n,), or several (n, K)."""
     _require_labels(y, name)
-    array = _as_array(y, name)
+    array, locate = _as_array(y, name), _locator(y, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = _flatten(array, name)
     flat: np.ndarray = np.empty(array.shape, np.float64)
     for place, value in np.ndenumerate(array):
         if isinstance(value, (bool, np.bool_, str)) or not isinstance(value, numbers.Real):
-            raise UserError(f"{name}[{place[0]}] is {_describe(value)}, not a number.")
+            raise UserError(f"{locate(place[0])} is {_describe(value)}, not a number.")
         if not np.isfinite(float(value)):
-            raise UserError(f"{name}[{place[0]}] is {value}: NaN and infinity cannot be learned.")
+            raise UserError(f"{locate(place[0])} is {value}: NaN and infinity cannot be learned.")
         flat[place] = float(value)
     return flat
 
@@ -111,7 +109,8 @@ def check_weights(sample_weight: ArrayLike, rows: int) -> np.ndarray | None:
     negative = np.flatnonzero(weights < 0)
     if len(negative):
         at = int(negative[0])
-        raise UserError(f"sample_weight[{at}] is {weights[at]:g}: a weight is 0 or more.")
+        where = _locator(sample_weight, "sample_weight")(at)
+        raise UserError(f"{where} is {weights[at]:g}: a weight is 0 or more.")
     if not weights.any():
         raise UserError("Every sample_weight is zero: there is nothing to learn from.")
     return None if (weights == 1).all() else weights
@@ -123,6 +122,26 @@ def check_lengths(X: Any, y: Any, name: str = "y") -> None:
         raise UserError(
             f"X has {len(X)} rows, but {name} has {len(y)}: inconsistent numbers of samples. Give "
             "one value per row."
+        )
+
+
+def check_order(X: ArrayLike, y: ArrayLike, of: str = "") -> None:
+    """Warn if the indexes of two Series hold the same rows in another order.
+
+    scikit-learn joins rows by position, so texts would silently get the labels of others.
+    """
+    first, second = getattr(X, "iloc", None), getattr(y, "iloc", None)
+    if first is None or second is None or X.index.equals(y.index):
+        return
+    if X.index.is_unique and len(X) == len(y) and X.index.isin(y.index).all():
+        pairs = enumerate(zip(X.index.tolist(), y.index.tolist(), strict=True))
+        at, (ours, theirs) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+        warnings.warn(
+            f"{of}X and {of}y have the same index in another order: row {at} is {ours!r} in X and "
+            f"{theirs!r} in y. Rows are joined by position; to join them by index, pass "
+            "y.loc[X.index].",
+            UserNote,
+            stacklevel=3,
         )
 
 
@@ -153,9 +172,18 @@ def _check_rows(
         )
     if not len(X):
         raise UserError(f"{name} has no rows: 0 samples found, at least 1 is required.")
-    if hasattr(X, "iloc"):
-        X = X.array  # a Series yields its values by position, whatever its index
-    return [convert(row, f"{name}[{i}]") for i, row in enumerate(X)]
+    locate = _locator(X, name)
+    if hasattr(X, "iloc"):  # rows by position, whatever the index
+        X = X.to_numpy(dtype=object) if columns > 1 and len(X.shape) == 2 else X.array
+    return [convert(row, locate(i)) for i, row in enumerate(X)]
+
+
+def _locator(X: ArrayLike, name: str) -> Callable[[int], str]:
+    """Return what names a row: its position, and its label in the index of a Series or frame."""
+    index = X.index.tolist() if hasattr(X, "iloc") and hasattr(X, "index") else None
+    if index is None or index == list(range(len(index))):
+        return lambda i: f"{name}[{i}]"
+    return lambda i: f"{name}[{i}] (index {index[i]!r})"
 
 
 def _as_text(value: Any, where: str) -> str:
@@ -250,30 +278,30 @@ def _flatten(array: np.ndarray, name: str) -> np.ndarray:
     return array.ravel()
 
 
-def _require_one_type(array: np.ndarray, name: str) -> None:
+def _require_one_type(array: np.ndarray, name: str, locate: Callable[[int], str]) -> None:
     """Raise UserError for a missing label, and for texts among numbers."""
     for i, value in enumerate(array.tolist()):
         if _is_missing(value):
             raise UserError(
-                f"{name}[{i}] is missing ({value}): Input {name} contains NaN. Fill it in, or "
+                f"{locate(i)} is missing ({value}): Input {name} contains NaN. Fill it in, or "
                 "leave out the row."
             )
         if isinstance(value, str) != isinstance(array.flat[0], str):
             first = _describe(array.flat[0])
             raise UserError(
-                f"{name}[{i}] is {_describe(value)}, but {name}[0] is {first}. Use one type of "
+                f"{locate(i)} is {_describe(value)}, but {name}[0] is {first}. Use one type of "
                 "label."
             )
         if isinstance(value, float) and not np.isfinite(value):
-            raise UserError(f"{name}[{i}] is {value}: Input {name} contains infinity.")
+            raise UserError(f"{locate(i)} is {value}: Input {name} contains infinity.")
 
 
-def _check_indicators(array: np.ndarray, name: str) -> Labels:
+def _check_indicators(array: np.ndarray, locate: Callable[[int], str]) -> Labels:
     """Return the label set of each row of zeros and ones."""
     for place, value in np.ndenumerate(array):
         if value not in (0, 1):
             raise UserError(
-                f"{name}[{place[0]}] has {value!r} in column {place[1]}: a matrix of several "
+                f"{locate(place[0])} has {value!r} in column {place[1]}: a matrix of several "
                 "labels per text has zeros and ones; sklearn.preprocessing.MultiLabelBinarizer "
                 "makes one."
             )

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from weft.config import Config
 from weft.errors import UserError
 from weft.estimators.estimator import LABEL, TEXT, Columns, TextEstimator, check_dev, weigh_rows
-from weft.estimators.inputs import ArrayLike, check_lengths, check_numbers, check_texts
+from weft.estimators.inputs import ArrayLike, check_lengths, check_numbers, check_order, check_texts
 
 
 class Regressor(RegressorMixin, TextEstimator):
@@ -55,6 +55,7 @@ class Regressor(RegressorMixin, TextEstimator):
     def _rows(self, X: ArrayLike, y: ArrayLike, of: str = "") -> Columns:
         texts, numbers = check_texts(X, f"{of}X"), check_numbers(y, f"{of}y")
         check_lengths(texts, numbers, f"{of}y")
+        check_order(X, y, of)
         return {TEXT: texts, LABEL: numbers.tolist()}
 
     def _with_task(self, config: Config) -> Config:

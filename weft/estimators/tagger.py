@@ -10,7 +10,7 @@ from weft.estimators.estimator import (
     check_dev,
     weigh_rows,
 )
-from weft.estimators.inputs import ArrayLike, check_sentences, check_tags
+from weft.estimators.inputs import ArrayLike, check_order, check_sentences, check_tags
 from weft.predict.evaluate import evaluate
 from weft.text.example import TAG_COLUMN, Example, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
@@ -55,7 +55,9 @@ class Tagger(TextEstimator):
 
     def _rows(self, X: ArrayLike, y: ArrayLike, of: str = "") -> Columns:
         sentences = check_sentences(X, f"{of}X")
-        return {WORDS: sentences, LABEL: check_tags(y, sentences, f"{of}y")}
+        tags = check_tags(y, sentences, f"{of}y")
+        check_order(X, y, of)
+        return {WORDS: sentences, LABEL: tags}
 
 
 def _as_example(words: list[str], tags: list[str] | None = None) -> Example:
