@@ -2,9 +2,10 @@
 
     python bench/from_memory.py --limit 1000000 --repeats 3
 
-Every measurement is a new process that holds the rows as a pandas DataFrame, and then reads or
-checks either the DataFrame or the file: seconds of processor time, and the peak of resident memory
-while it does so. Both hold the DataFrame, as whoever has one does.
+Every measurement is a new process that holds the rows as a pandas DataFrame, and then reads,
+checks or trains on (fastText, one epoch) either the DataFrame or the file: seconds of processor
+time, and the peak of resident memory while it does so. Both hold the DataFrame, as whoever has one
+does.
 """
 
 import json
@@ -25,7 +26,7 @@ from weft.text.tables.spool import spool_table
 from weft.text.tables.table import name_table
 
 WORDS = 20_000
-JOBS = ("read", "check", "spool")
+JOBS = ("read", "check", "spool", "train")
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -53,6 +54,9 @@ def measure(job: str, source: str, folder: Path) -> dict[str, float]:
         deque(weft.read(data), maxlen=0)
     elif job == "check":
         weft.check(data, near=False, quiet=True)
+    elif job == "train":
+        config = weft.recipe("fasttext").with_values({"classic.epochs": 1}, "bench")
+        weft.train(config, folder / f"run-{source}", train=data, overwrite=True, quiet=True)
     else:
         spool_table(name_table(frame, "train"), folder / "spool")
     seconds = time.process_time() - started
