@@ -11,7 +11,7 @@ from weft import protocols, registry
 
 MODULE_KINDS = ("embedder", "encoder", "pool", "pair")
 SIZES = {"vocabulary_size": 11, "input_size": 6, "directions": 2}
-REQUIRED = {"embedder": {"features": 3}}  # settings without a usable default
+REQUIRED = {"embedder": {"features": 3, "shape": [5, 7, 3]}}  # settings without a usable default
 PARTS = [(kind, name) for kind in MODULE_KINDS for name in sorted(registry.parts(kind))]
 
 

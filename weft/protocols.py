@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from weft.tasks.language import LMVocabulary
     from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
     from weft.tasks.task import Answer, Loss
-    from weft.text.audio.log_mel import LogMel
     from weft.text.class_balance import Balance
     from weft.text.example import Example, Label, SkipCounter
+    from weft.text.formats.features import Frontend
     from weft.text.label_tree import LabelTree
     from weft.tokens.special_tokens import SpecialTokens
     from weft.tokens.tokenizer import Tokenizer
@@ -83,7 +83,7 @@ class Embedder:
     max_positions: int | None = None  # steps of a row, special tokens included; None: any number
     max_bytes: int | None = None  # bytes of a word that are read, for embedders that spell words
     features: int = 0  # width of the input vectors, for an embedder that reads no tokens
-    audio: "LogMel | None" = None  # how recordings become input vectors, if it reads them
+    frontend: "Frontend | None" = None  # how recordings or images become input vectors
     frame: "SpecialTokens | None" = None  # special tokens around each text
     subwords: bool = False  # words come with the ids of their subwords
     reads_windows: bool = False  # words beyond `max_positions` are read in windows

@@ -20,7 +20,10 @@ VARIANTS = [
     {"kind": "vectors", "features": 3, "width": 7, "norm": True, "positions": "sinusoidal"},
     {"kind": "vectors", "features": 3, "width": 7, "positions": "learned", "max_positions": 8},
 ]
-NEEDED = {"vectors": {"features": 5}}  # what only the data can say
+NEEDED = {
+    "vectors": {"features": 5},
+    "image": {"shape": [5, 8, 2], "patch": 2},
+}  # what only the data can say
 NAMES = sorted(registry.parts("embedder"))
 CASES = [{"kind": name, **NEEDED.get(name, {})} for name in NAMES] + VARIANTS
 

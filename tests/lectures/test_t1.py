@@ -282,6 +282,8 @@ def test_every_weight_matrix_of_a_recipe_is_drawn(name):
     }
     if name == "seq2seq-vectors":
         values["embedder.features"] = 5
+    if name == "caption":
+        values["embedder.shape"] = [5, 7, 3]
     full = resolve_config(recipe.with_values(values, "test"))
     model = build_model(full, vocabulary_size=31, outputs=sizes(full))
     before = {n: p.detach().clone() for n, p in model.named_parameters()}

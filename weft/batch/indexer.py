@@ -10,9 +10,8 @@ import numpy as np
 from weft.batch.trees import binarise_example, flatten_tree
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree
-from weft.text.audio.log_mel import LogMel
 from weft.text.example import Example, Label
-from weft.text.formats.features import load_matrix
+from weft.text.formats.features import Frontend, load_matrix
 from weft.tokens.offsets import Tokens
 from weft.tokens.pretokenizer import split_words
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
@@ -329,11 +328,11 @@ class Indexer:
         examples: Sequence[Example],
         features: int,
         where: Callable[[int], str] = _text_name,
-        audio: LogMel | None = None,
+        frontend: Frontend | None = None,
     ) -> Iterator[Row]:
         """Rows whose steps are the vectors that each example names; none may be cut."""
         for i, one in enumerate(examples):
-            vectors = load_matrix(one, features, where(i), audio)
+            vectors = load_matrix(one, features, where(i), frontend)
             if self.limit is not None and len(vectors) > self.limit:
                 origin = one.where if one.file else where(i)
                 raise UserError(

@@ -40,6 +40,10 @@ def demo(
         Path | None,
         typer.Option(help="Only write synthetic digit images here, as vectors with captions."),
     ] = None,
+    scenes: Annotated[
+        Path | None,
+        typer.Option(help="Only write synthetic scenes here: images of shapes with captions."),
+    ] = None,
     recall: Annotated[
         Path | None,
         typer.Option(
@@ -56,8 +60,8 @@ def demo(
     With --reviews FOLDER, only the reviews; with --treebank FOLDER, files to try taggers, parsers,
     networks over trees and question answering on; with --roles FOLDER, predicates and their
     arguments; with --pairs FOLDER, sentences to translate; with --intents FOLDER, requests with
-    intents and slots; with --digits FOLDER, matrices of vectors to put into words; with --recall
-    FOLDER, texts that take a long memory.
+    intents and slots; with --digits FOLDER, matrices of vectors to put into words; with --scenes
+    FOLDER, images to caption; with --recall FOLDER, texts that take a long memory.
     """
     if recall is not None:
         return _write_recall(recall, distance, quiet)
@@ -73,6 +77,8 @@ def demo(
         return _write_intents(intents, quiet)
     if digits is not None:
         return _write_digits(digits, quiet)
+    if scenes is not None:
+        return _write_scenes(scenes, quiet)
     from weft.report.compare import compare as run
     from weft.report.compare import print_summary
     from weft.text.synthetic.reviews import write_reviews
@@ -160,6 +166,17 @@ def _write_digits(folder: Path, quiet: bool) -> None:
     if not quiet:
         files = " ".join(f"--{name} {folder}/{name}.jsonl" for name in ("train", "dev", "test"))
         typer.echo(f"next: weft train --recipe seq2seq-vectors {files} -o runs/digits")
+
+
+def _write_scenes(folder: Path, quiet: bool) -> None:
+    from weft.text.synthetic.scenes import write_scenes
+
+    for path in write_scenes(folder):
+        if not quiet:
+            typer.echo(f"{path.name:<12} names images of {path.stem}.npz, with their captions")
+    if not quiet:
+        files = " ".join(f"--{name} {folder}/{name}.jsonl" for name in ("train", "dev", "test"))
+        typer.echo(f"next: weft train --recipe caption {files} -o runs/caption")
 
 
 def _write_recall(folder: Path, distance: int, quiet: bool) -> None:

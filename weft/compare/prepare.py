@@ -33,7 +33,7 @@ from weft.run.train import infer_task_settings, resolve_config
 from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
 from weft.text.formats.dialogue import is_dialogue_file
-from weft.text.formats.features import names_recording
+from weft.text.formats.features import names_image, names_recording
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.read import GUESSED_HEADER
@@ -79,8 +79,9 @@ def choose_recipes(
     kind = choose_task(requested, named, tasks, data.train)
     start = checkpoint_kind(pretrained) if pretrained else ""
     available = configuration.recipes(kind, start) if start else configuration.recipes(kind)
-    fits = _reads_recordings if _has_recordings(data) else is_comparable
-    names = list(dict.fromkeys(named or filter(fits, available)))
+    reader = _source_reader(data)
+    fits = [name for name in available if is_comparable(name, reader)]
+    names = list(dict.fromkeys(named or fits))
     if not names:
         raise UserError(f"No recipe for the task '{kind}'. Name some with --recipes.")
     if pretrained and not any(map(uses_checkpoint, names)):
@@ -138,7 +139,7 @@ def find_tasks(data: Data) -> tuple[str, ...]:
     if data.dialogue or is_dialogue_file(data.train):
         fits = {view: kind for kind, views in DIALOGUE_VIEWS.items() for view in views}
         return (fits[data.dialogue],) if data.dialogue else tuple(DIALOGUE_VIEWS)
-    if _has_recordings(data):
+    if _source_reader(data):
         return ("seq2seq",)
     semantic = _semantic_tasks(data)
     if semantic and data.format:
@@ -172,32 +173,34 @@ def _header_note(data: Data) -> str:
     )
 
 
-def _has_recordings(data: Data) -> bool:
-    """Return True if the texts of the training file name recordings."""
+def _source_reader(data: Data) -> str:
+    """Return the embedder that reads the recordings or images of the training file, else ""."""
     if len(resolve_files(data.train, data.target)) > 1 or data.format:
-        return False
+        return ""
     try:
         first = next(example_source(data, data.train)(), None)
     except UserError:
-        return False  # reading it will report the error
-    return first is not None and names_recording(first.text)
+        return ""  # reading it will report the error
+    if first is None:
+        return ""
+    return "log-mel" if names_recording(first.text) else "image" if names_image(first) else ""
 
 
-def _reads_recordings(name: str) -> bool:
-    """Return True if a recipe reads recordings."""
-    embedder = configuration.recipe(name)["embedder"]
-    return isinstance(embedder, dict) and embedder.get("kind") == "log-mel"
-
-
-def is_comparable(name: str) -> bool:
+def is_comparable(name: str, reader: str = "") -> bool:
     """Return True if a recipe is compared by default: it reads texts, and only left to right.
 
-    Bidirectional language models have a pseudo-perplexity, lower than any perplexity.
+    With `reader`, the recipes with this embedder are. Bidirectional language models have a
+    pseudo-perplexity, lower than any perplexity.
     """
+    if reader:
+        embedder = configuration.recipe(name)["embedder"]
+        return isinstance(embedder, dict) and embedder.get("kind") == reader
     parts = configuration.recipe(name)
     tables = [parts[s] for s in ("embedder", "decoder") if s in parts]
     listed = [one for table in tables for one in (table if isinstance(table, list) else [table])]
-    return not {"vectors", "log-mel", "bidirectional-lm"} & {one.get("kind") for one in listed}
+    return not {"vectors", "log-mel", "image", "bidirectional-lm"} & {
+        one.get("kind") for one in listed
+    }
 
 
 def prepare_data(

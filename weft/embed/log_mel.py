@@ -22,7 +22,7 @@ class LogMelEmbedder(FeatureEmbedder):
     most are zero in each recording (SpecAugment, Park et al. 2019).
     """
 
-    audio: LogMel
+    frontend: LogMel
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LogMelEmbedder(FeatureEmbedder):
                 f"embedder 'log-mel': 'mask_bands' should be from 0 to {mels} and 'mask_steps' 0 "
                 f"or more, got {mask_bands} and {mask_steps}."
             )
-        self.audio, self.mask_bands, self.mask_steps = audio, mask_bands, mask_steps
+        self.frontend, self.mask_bands, self.mask_steps = audio, mask_bands, mask_steps
 
     def forward(self, x: Padded) -> Padded:
         if self.training and (self.mask_bands or self.mask_steps):
@@ -53,9 +53,9 @@ class LogMelEmbedder(FeatureEmbedder):
     def _mask(self, data: Tensor, lengths: Tensor) -> Tensor:
         """Return the vectors (B, T, F) with a run of bands and a run of steps set to 0."""
         rows, steps = data.shape[:2]
-        bands = data.view(rows, steps, self.audio.stack, self.audio.mels)
-        full = torch.full((rows,), self.audio.mels, device=data.device)
-        hidden = _draw_run(full, self.mask_bands, self.audio.mels)[:, None, None, :]
+        bands = data.view(rows, steps, self.frontend.stack, self.frontend.mels)
+        full = torch.full((rows,), self.frontend.mels, device=data.device)
+        hidden = _draw_run(full, self.mask_bands, self.frontend.mels)[:, None, None, :]
         hidden = hidden | _draw_run(lengths, self.mask_steps, steps)[:, :, None, None]
         return bands.masked_fill(hidden, 0).view_as(data)
 

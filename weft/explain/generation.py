@@ -32,11 +32,13 @@ from weft.protocols import Decoder, Seq2SeqDecoder, State
 from weft.tasks.annotation import Decoded
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
+from weft.text.images import Patches
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 DecoderStep = Callable[[Tensor, State], tuple[Tensor, State]]
 
 MAX_ALTERNATIVES = 5  # of each token
+NOT_SOURCE = "·"  # displayed for what is read beside the source
 END_SIGN = "⏎"  # displayed for the token that ends a text
 UNKNOWN_ID = SPECIALS.index(UNK)
 HIDDEN_SPECIALS = frozenset(SPECIALS) - {
@@ -63,6 +65,8 @@ class GenerationTrace:
     attention: np.ndarray | None = None  # (L, N, T, S) each row sums to 1
     nodes: tuple[BeamNode, ...] = ()  # every hypothesis of a beam search
     found: tuple[tuple[str, float], ...] = ()  # the best texts with their scores
+    image: np.ndarray | None = None  # (H, W, C) what was read, if it is one
+    patches: Patches | None = None  # the source of an image
     scored: bool = False  # a text scored by a language model: tokens attend to those before them
 
     def to_json(self) -> dict[str, object]:
@@ -100,13 +104,15 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
         looks = _cross_attention(head, output.states, ids)
     name = token_namer(_vocabulary(predictor), head.eos, rows[0].words)
     spans = rows[0].spans
+    frontend = engine.model.traits.frontend
+    patches = frontend if isinstance(frontend, Patches) else None
     if vectors:
-        read = [str(k) for k in range(1, len(rows[0].ids) + 1)]
+        read = name_vectors(engine, len(rows[0].ids))
     else:
         assert spans is not None
         read = [text[start:end] for start, end in spans.tolist()]
     if looks is not None:
-        read = ["·"] * (looks.shape[3] - len(read)) + read  # a [CLS] in front
+        read = [NOT_SOURCE] * (looks.shape[3] - len(read)) + read  # a [CLS] in front
     return GenerationTrace(
         tokens=_trace_tokens(ids, np.exp(chosen.logps), logps, name),
         source=tuple(read),
@@ -115,7 +121,17 @@ def trace_generation(predictor: Predictor, source_text: str | Example) -> Genera
         found=tuple(
             (_hypothesis_text(predictor, one, rows[0].words), one.score) for one in hypotheses
         ),
+        image=None if patches is None else patches.join(rows[0].ids),
+        patches=patches,
     )
+
+
+def name_vectors(engine: NeuralEngine, count: int) -> list[str]:
+    """Name vectors by their numbers, and patches of an image by row and column."""
+    frontend = engine.model.traits.frontend
+    if isinstance(frontend, Patches):
+        return frontend.names()
+    return [str(k) for k in range(1, count + 1)]
 
 
 def _trace_ctc(predictor: Predictor, output: CTCOutput) -> GenerationTrace:

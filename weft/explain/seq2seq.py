@@ -19,8 +19,10 @@ from weft.explain.ensemble import EnsembleTarget
 from weft.explain.explanation import Explanation, WordWeight
 from weft.explain.faithfulness import Faithfulness, curve_texts, summarise_curves, word_orders
 from weft.explain.generation import (
+    NOT_SOURCE,
     GenerationTrace,
     answer_ids,
+    name_vectors,
     score_answer,
     sequence_log_prob,
 )
@@ -43,7 +45,7 @@ IG_STEPS = 50  # points on the path of integrated gradients
 def attribute(
     predictor: Predictor, examples: Sequence[Example], shown: Sequence[GenerationTrace], method: str
 ) -> list[Explanation]:
-    """Weigh the words of each source, or its vectors, which go by their numbers.
+    """Weigh the words of each source, or its vectors, which go by their numbers or patches.
 
     By occlusion, how far the explained quantity falls when a word is removed or a vector is 0; by
     gradients, its share of the way from unknown words or zero vectors; by attention, how much the
@@ -103,7 +105,7 @@ def source_target(
     ids_of_answer = list(answer)
     spans: Sequence[Span]
     if vectors:
-        names = [str(k) for k in range(1, size + 1)]
+        names = name_vectors(engine, size)
         text, spans, owners = " ".join(names), locate_spaced_words(names), np.arange(size)
     else:
         assert rows[0].spans is not None
@@ -175,8 +177,8 @@ def _occlude_words(predictor: Predictor, text: str) -> tuple[WordWeight, ...]:
 
 
 def _number_vectors(one: GenerationTrace) -> tuple[str, list[Span]]:
-    """Return the numbers of the vectors as a text, with their places."""
-    names = [name for name in one.source if name.isdigit()]
+    """Return the names of the vectors as a text, with their places."""
+    names = [name for name in one.source if name != NOT_SOURCE]
     return " ".join(names), list(locate_spaced_words(names))
 
 

@@ -244,7 +244,7 @@ def _describe(
         needs_full_sentence=head.needs_full_sentence,
         extended_vocab_start=head.extended_vocab_start,
         features=features,
-        audio=embedders[0].audio,
+        frontend=embedders[0].frontend,
         subwords=kind == "words" and any(part.subwords for part in embedders),
         frame=frame,
     )

@@ -29,7 +29,7 @@ from weft.protocols import (
     Scores,
     Section,
 )
-from weft.text.audio.log_mel import LogMel
+from weft.text.formats.features import Frontend
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import SPECIALS, UNK
 
@@ -50,7 +50,7 @@ class Traits:
     needs_full_sentence: bool = False  # sentences may not be split: the output is a tree over each
     extended_vocab_start: int = 0  # first id of source words that can be copied; 0: none can
     features: int = 0  # width of input feature vectors; 0: the input is tokens
-    audio: LogMel | None = None  # how recordings become input vectors
+    frontend: Frontend | None = None  # how recordings or images become input vectors
     subwords: bool = False  # words are read with their subwords
     frame: SpecialTokens = NO_SPECIAL_TOKENS  # special tokens around each text
 

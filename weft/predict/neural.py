@@ -492,7 +492,7 @@ class NeuralEngine(Engine):
             return InferenceRows(
                 list(
                     self.indexer.feature_rows(
-                        examples, self.model.traits.features, audio=self.model.traits.audio
+                        examples, self.model.traits.features, frontend=self.model.traits.frontend
                     )
                 )
             )

@@ -27,7 +27,7 @@ from weft.run.trainer import Trainer, TrainingData
 from weft.runtime import Runtime, seed_everything, use_threads
 from weft.tasks.task import class_groups, class_weights
 from weft.text.example import Example
-from weft.text.formats.features import load_matrix
+from weft.text.formats.features import load_image, load_matrix
 from weft.text.formats.records import mark_slot
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
@@ -205,15 +205,17 @@ class NeuralRun:
 
 
 def vector_section(parts: Section) -> FilledSections | None:
-    """Return the section of an embedder that reads vectors or recordings, if the model has one."""
+    """Return the section of an embedder that reads no tokens, if the model has one."""
     embedder = parts.get("embedder")
-    is_used = isinstance(embedder, dict) and embedder["kind"] in ("vectors", "log-mel")
+    is_used = isinstance(embedder, dict) and embedder["kind"] in ("vectors", "log-mel", "image")
     return embedder if is_used else None
 
 
 def infer_features(parts: Section, source: Source) -> None:
-    """Fill in the width of input vectors from the first training example."""
+    """Fill in the width of input vectors, or the shape of images, from the first example."""
     section = vector_section(parts)
+    if section is not None and section["kind"] == "image" and not section["shape"]:
+        section["shape"] = load_image(next(source())).shape
     if section is not None and section.get("features") == 0:
         section["features"] = load_matrix(next(source())).shape[1]
 

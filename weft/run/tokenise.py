@@ -223,7 +223,7 @@ class SplitTokeniser:
 
         if self.model.traits.features:
             traits = self.model.traits
-            return self.index.feature_rows(examples, traits.features, where, traits.audio)
+            return self.index.feature_rows(examples, traits.features, where, traits.frontend)
         others = (
             [e.other or "" for e in examples] if self.model.traits.input_kind == "pairs" else ()
         )

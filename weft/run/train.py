@@ -384,11 +384,11 @@ def evaluate_and_save(
     }
     input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
-    # A recording is too long to be kept with the model.
-    records_sound = input_kind == "vectors" and features.names_recording(next(splits.train()).text)
+    # A recording or an image is too long to be kept with the model.
+    is_long = input_kind == "vectors" and features.needs_frontend(next(splits.train()))
     texts = (
         _golden_input(example, input_kind) if text is None else text
-        for example in (() if records_sound else chain(dev, splits.train()))
+        for example in (() if is_long else chain(dev, splits.train()))
         for text in (predictor.task.golden_input(example),)
     )
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)

@@ -52,14 +52,18 @@ def _weight_matrices(module: nn.Module) -> Iterable[Tensor]:
     if isinstance(module, nn.RNNBase):
         weights = [p for name, p in module.named_parameters() if name.startswith("weight")]
         return [gate for weight in weights for gate in weight.split(module.hidden_size)]
-    if isinstance(module, (nn.Linear, nn.Conv1d)) and not parametrize.is_parametrized(module):
+    if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and not parametrize.is_parametrized(
+        module
+    ):
         return [module.weight]
     return []
 
 
 def _reset_biases(module: nn.Module) -> None:
     """Set the biases that PyTorch has drawn to zero, those of an LSTM's forget gates to one."""
-    if isinstance(module, (nn.Linear, nn.Conv1d)) and not parametrize.is_parametrized(module):
+    if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and not parametrize.is_parametrized(
+        module
+    ):
         if module.bias is not None:
             module.bias.zero_()
     elif isinstance(module, nn.RNNBase):

@@ -138,14 +138,14 @@ def test_recordings_stay_in_the_folder_of_their_file(tmp_path):
     (inside / "link.wav").symlink_to(tmp_path / "out.wav")
     file = str(inside / "train.tsv")
     audio = LogMel()
-    assert load_matrix(Example("in.wav", file=file), audio=audio).shape[1] == 40
+    assert load_matrix(Example("in.wav", file=file), frontend=audio).shape[1] == 40
     for name in ("../out.wav", str(inside / "in.wav"), "link.wav"):
         with pytest.raises(UserError, match=r"not in the folder of .*train\.tsv"):
-            load_matrix(Example(name, file=file), audio=audio)
+            load_matrix(Example(name, file=file), frontend=audio)
     with pytest.raises(UserError, match="embedder 'log-mel'"):
         load_matrix(Example("in.wav", file=file))
     with pytest.raises(UserError, match=r"no\.wav"):
-        load_matrix(Example("no.wav", file=file), audio=audio)
+        load_matrix(Example("no.wav", file=file), frontend=audio)
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,12 @@ WORD_FAULTS: dict[str, tuple[Level, str, str, str]] = {
         "has|have vectors of a different width than the first",
         "Use one width for all vectors: a model reads only one.",
     ),
+    "other size": (
+        "error",
+        "image|images",
+        "has|have another size than the first",
+        "Resize them: a model reads one size.",
+    ),
     "unreadable matrix": (
         "error",
         "matrix|matrices",

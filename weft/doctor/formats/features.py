@@ -1,4 +1,4 @@
-"""Check the feature matrices that texts refer to."""
+"""Check the feature matrices, recordings and images that texts refer to."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -9,22 +9,29 @@ from weft.doctor.survey import ExampleSource
 from weft.errors import UserError
 from weft.text.audio.log_mel import LogMel
 from weft.text.example import Example
-from weft.text.formats.features import MatrixError, is_matrix_reference, load_matrix
+from weft.text.formats.features import (
+    MatrixError,
+    is_matrix_reference,
+    load_image,
+    load_matrix,
+    names_image,
+)
+from weft.text.images import describe_shape
 
 SAMPLE_TEXTS = 20  # to recognise matrix references
 
 
 def check_matrices(sources: Mapping[str, ExampleSource]) -> list[Finding]:
-    """Return findings about the matrices of files; all must be as wide as the first."""
+    """Return findings about the matrices of files; all must be like the first."""
     with_matrices = {
         name: source for name, source in sources.items() if reference_matrices(source())
     }
-    widths = (_vector_width(example) for source in with_matrices.values() for example in source())
-    width = next(filter(None, widths), 0)
+    shapes = (_shape(example) for source in with_matrices.values() for example in source())
+    shape = next(filter(None, shapes), ())
     return [
         finding
         for name, source in with_matrices.items()
-        for finding in group_faults(find_faults(source(), width), name)
+        for finding in group_faults(find_faults(source(), shape), name)
     ]
 
 
@@ -34,25 +41,39 @@ def reference_matrices(examples: Iterable[Example]) -> bool:
     return 2 * sum(is_reference) > len(is_reference)
 
 
-def find_faults(examples: Iterable[Example], width: int) -> Iterator[AnnotationFault]:
-    """Yield the fault of each unusable matrix, in file order."""
+def find_faults(
+    examples: Iterable[Example], expected: tuple[int, ...]
+) -> Iterator[AnnotationFault]:
+    """Yield the fault of each unusable matrix or image, in file order."""
     for example in examples:
         try:
-            wide = load_matrix(example, audio=LogMel()).shape[1]
+            shape = _read_shape(example, len(expected) == 3)
         except MatrixError as flaw:
             yield AnnotationFault(flaw.kind, example.where, example.text, flaw.reason)
         except UserError as error:
             detail = str(error).removeprefix(f"{example.where}: ")
             yield AnnotationFault("unreadable matrix", example.where, example.text, detail)
         else:
-            if wide != width:
-                detail = f"vectors of {wide} numbers; the first has {width}"
-                yield AnnotationFault("other width", example.where, example.text, detail)
+            if shape != expected:
+                kind, detail = "other width", f"vectors of {shape[-1]} numbers; the first has "
+                if len(expected) == 3:
+                    kind, detail = "other size", f"an image of {describe_shape(shape)}; the first "
+                    detail += f"has {describe_shape(expected)}"
+                else:
+                    detail += str(expected[-1])
+                yield AnnotationFault(kind, example.where, example.text, detail)
 
 
-def _vector_width(example: Example) -> int:
-    """Return the vector width of a matrix, 0 if it is unusable."""
+def _shape(example: Example) -> tuple[int, ...]:
+    """Return what all sources share: the width of vectors or the shape of images; () if broken."""
     try:
-        return int(load_matrix(example, audio=LogMel()).shape[1])
+        return _read_shape(example, names_image(example))
     except UserError:
-        return 0
+        return ()
+
+
+def _read_shape(example: Example, is_image: bool) -> tuple[int, ...]:
+    """Return the width of a matrix, or the shape of an image."""
+    if not is_image:
+        return load_matrix(example, frontend=LogMel()).shape[1:]
+    return load_image(example).shape

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from weft.explain.beams import BeamNode
 from weft.report.charts.heatmap import CELL_PIXELS, describe_peak, draw_heatmap, truncate
 from weft.report.drawings.highlight import FOR_COLOUR, MAX_COLOUR_PERCENT
+from weft.report.drawings.image import draw_attention_image
 
 if TYPE_CHECKING:
     from weft.explain.generation import GenerationTrace, TokenTrace
@@ -129,6 +130,19 @@ def draw_attention(generated: "GenerationTrace") -> dict[str, object] | None:
         layers.append((name, mean, maps if many else []))
     whole = generated.attention.shape
     return {"layers": layers, "cut": whole[2] > MAX_TOKENS or whole[3] > MAX_TOKENS}
+
+
+def draw_looks(generated: "GenerationTrace") -> list[tuple[str, Markup]]:
+    """Draw the image under the attention of each token, the mean of layers and heads."""
+    image, patches, attention = generated.image, generated.patches, generated.attention
+    if image is None or patches is None or attention is None:
+        return []
+    weights = attention.mean((0, 1))  # (T, S)
+    names = generated.source
+    return [
+        (token.text, draw_attention_image(image, patches, one, f"attends to {names[one.argmax()]}"))
+        for token, one in zip(generated.tokens[:MAX_TOKENS], weights, strict=False)
+    ]
 
 
 def _draw_token(token: "TokenTrace", shown: str) -> Markup:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import matplotlib
+import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -27,6 +28,7 @@ from weft.report.drawings.highlight import (
     MAX_COLOUR_PERCENT,
     highlight_words,
 )
+from weft.report.drawings.image import draw_weighted_image
 from weft.report.pages import explain_tokens
 from weft.tasks.mlm import MASK_PATTERN
 from weft.text.example import Example, GoldAnswers
@@ -72,7 +74,7 @@ def render(study: ExplainRun, predictor: Predictor, *, command: Sequence[str]) -
             for name in study.explanations
         ],
         strips=[
-            (e[0].method, descriptions[e[0].method], highlight_words(e[0]))
+            (e[0].method, descriptions[e[0].method], _draw_weights(study, e, 0))
             for e in study.explanations.values()
         ]
         if one
@@ -151,7 +153,17 @@ def _generation_details(study: ExplainRun) -> dict[str, object]:
         "steps": max((node.step for node in generated.nodes), default=-1) + 1,
         "drawn": generation.MAX_STEPS,
         "attention": generation.draw_attention(generated),
+        "image": generation.draw_looks(generated),
     }
+
+
+def _draw_weights(study: ExplainRun, explanations: Sequence[Explanation], i: int) -> Markup:
+    """Highlight the words of a text, or draw the weights of patches over their image."""
+    trace = study.written[i] if study.written else None
+    if trace is None or trace.image is None or trace.patches is None or not explanations[i].words:
+        return highlight_words(explanations[i])
+    weights = np.array([word.weight for word in explanations[i].words])
+    return draw_weighted_image(trace.image, trace.patches, weights, explanations[i].method)
 
 
 def _faithfulness_charts(results: Sequence[Faithfulness]) -> list[tuple[str, Markup]]:
@@ -339,7 +351,7 @@ def _explained_text(study: ExplainRun, i: int) -> dict[str, object]:
         "wrong": study.wrong(i),
         "where": study.examples[i].where,
         "coverage": one.answer.coverage,
-        "strip": highlight_words(one) if one.words else "",
+        "strip": _draw_weights(study, study.first, i) if one.words else "",
         "drawing": explain_tokens.draw_answer(one, study, i) or _draw_tokens(study, i),
     }
 

@@ -18,9 +18,14 @@ from weft.text.audio.wav import read_wav
 from weft.text.example import Example
 from weft.text.formats.npy import READ_ERRORS, NpzArchive, describe_error, open_npy
 from weft.text.formats.recognise import MATRIX_ENDINGS, RECORDING_ENDING
+from weft.text.images import MAX_CHANNELS, Patches, as_image
 from weft.text.line_source import file_not_found
 from weft.text.location import MEMORY_PREFIX
 from weft.untrusted import check_regular, parse_integer
+
+Frontend = LogMel | Patches  # how recordings or images become vectors
+
+STACKED_AXES = (3, 4)  # of an .npy file with several matrices, or with several images
 
 REFERENCE_FORMS = "a .npy file, FILE.npz:KEY, FILE.npy:NUMBER, or the numbers as JSON"
 
@@ -52,7 +57,7 @@ def list_matrices(path: str | os.PathLike[str]) -> Iterator[Example]:
         return
     archive = _open(name)
     if isinstance(archive, np.ndarray):
-        keys = [""] if archive.ndim != 3 else [str(i) for i in range(len(archive))]
+        keys = [str(i) for i in range(len(archive))] if archive.ndim in STACKED_AXES else [""]
     else:
         keys = list(archive.files)
     if not keys:
@@ -75,23 +80,47 @@ def names_recording(text: str) -> bool:
     return text.strip().endswith(RECORDING_ENDING)
 
 
+def names_image(example: Example) -> bool:
+    """Return whether an example refers to an image: an array with three axes, rows to channels."""
+    values = example.vectors
+    try:
+        if values is None and is_matrix_reference(example.text):
+            values = None if names_recording(example.text) else _load_reference(example, "")
+    except UserError:
+        return False  # loading it will report the error
+    shape = np.shape(() if values is None else values)
+    return len(shape) == 3 and shape[2] <= MAX_CHANNELS
+
+
+def needs_frontend(example: Example) -> bool:
+    """Return whether an example refers to a recording or an image."""
+    return names_recording(example.text) or names_image(example)
+
+
 def load_matrix(
-    example: Example, features: int = 0, where: str = "", audio: LogMel | None = None
+    example: Example, features: int = 0, where: str = "", frontend: Frontend | None = None
 ) -> np.ndarray:
     """Return the validated matrix (T, F) that an example refers to or carries.
 
-    A relative path is resolved next to the referring file, then in the working directory. A
-    recording, which `audio` turns into vectors, must be in the folder of the referring file.
+    A relative path is resolved next to the referring file, then in the working directory. The
+    `frontend` turns recordings or images into vectors. A recording must be in the folder of the
+    referring file.
     """
     where = example.where if example.file else where or "input"
     values = example.vectors
     if values is None and names_recording(example.text):
-        values = _load_recording(example, where, audio)
+        values = _load_recording(example, where, frontend)
     elif values is None:
         values = _load_reference(example, where)
     values = np.asarray(values)
     if values.dtype.kind not in "fiub":
         raise MatrixError("no numbers", where, f"the matrix holds {values.dtype}, not numbers.")
+    if isinstance(frontend, Patches):
+        values = _cut_image(values, where, frontend)
+    if values.ndim == 3 and 0 < values.shape[2] <= MAX_CHANNELS:
+        reason = "an image (rows, columns, channels), and this model reads matrices. Use the "
+        reason += "embedder 'image', as --recipe caption does."
+        raise MatrixError("other axes", where, reason)
     if values.ndim != 2:
         shape = " × ".join(map(str, values.shape)) or "one number"
         reason = f"a matrix needs two axes, vectors by numbers; found {shape}. Reshape it."
@@ -119,12 +148,13 @@ def format_matrix(values: np.ndarray) -> str:
     return json.dumps([[float(f"{number:.6g}") for number in row] for row in values.tolist()])
 
 
-def _load_recording(example: Example, where: str, audio: LogMel | None) -> np.ndarray:
+def _load_recording(example: Example, where: str, frontend: Frontend | None) -> np.ndarray:
     """Return the log-mel vectors of the recording that an example names."""
     name = example.text.strip()
-    if audio is None:
+    if not isinstance(frontend, LogMel):
+        reads = "matrices" if frontend is None else "images"
         raise UserError(
-            f"{where}: '{name[-60:]}' is a recording, and this model reads matrices. Use the "
+            f"{where}: '{name[-60:]}' is a recording, and this model reads {reads}. Use the "
             "embedder 'log-mel', as --recipe ctc-speech does."
         )
     path = name
@@ -136,9 +166,47 @@ def _load_recording(example: Example, where: str, audio: LogMel | None) -> np.nd
             reason += "there or below, and name them by relative paths."
             raise MatrixError("unreadable matrix", where, reason)
     try:
-        return audio.vectors(*read_wav(path))
+        return frontend.vectors(*read_wav(path))
     except UserError as error:
         raise MatrixError("unreadable matrix", where, str(error)) from None
+
+
+def load_image(example: Example) -> np.ndarray:
+    """Return the array (H, W, C) of the image that an example refers to or carries."""
+    values = example.vectors
+    if values is None and names_recording(example.text):
+        raise MatrixError("other axes", example.where, "a recording, not an image.")
+    image = as_image(
+        np.asarray(_load_reference(example, example.where) if values is None else values)
+    )
+    check_image(image, example.where)
+    return image
+
+
+def _cut_image(values: np.ndarray, where: str, patches: Patches) -> np.ndarray:
+    """Return the patches of an image as vectors."""
+    image = as_image(values)
+    check_image(image, where)
+    try:
+        return patches.vectors(image)
+    except UserError as error:
+        raise MatrixError("other size", where, str(error)) from None
+
+
+def check_image(image: np.ndarray, where: str) -> None:
+    """Raise MatrixError for an array that is no image."""
+    if image.ndim != 3 or not 0 < image.shape[2] <= MAX_CHANNELS:
+        shape = " × ".join(map(str, image.shape)) or "one number"
+        reason = "an image needs three axes, rows, columns and 1 to 4 channels; "
+        reason += f"found {shape}. Reshape it."
+        raise MatrixError("other axes", where, reason)
+    if image.dtype.kind not in "fiub":
+        raise MatrixError("no numbers", where, f"the image holds {image.dtype}, not numbers.")
+    if not image.size:
+        raise MatrixError("empty matrix", where, "empty image. Remove it.")
+    if not np.isfinite(image).all():
+        reason = "the image has numbers that are not finite. Correct them, or remove the image."
+        raise MatrixError("not finite", where, reason)
 
 
 def _load_reference(example: Example, where: str) -> np.ndarray:
@@ -172,8 +240,9 @@ def _select_matrix(opened: np.ndarray | NpzArchive, path: str, key: str, where: 
         if not key:
             return opened
         number = parse_integer(key)
-        if opened.ndim != 3 or number is None or number >= len(opened):
-            many = f"matrices 0 to {len(opened) - 1}" if opened.ndim == 3 else "one matrix"
+        stacked = opened.ndim in STACKED_AXES
+        if not stacked or number is None or number >= len(opened):
+            many = f"matrices 0 to {len(opened) - 1}" if stacked else "one matrix"
             raise UserError(f"{where}: no matrix '{key}' in {path}, which has {many}.")
         matrix: np.ndarray = opened[number]
         return matrix
