@@ -104,3 +104,58 @@ def test_resume_message_reaches_the_log_when_stderr_is_closed(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130
     assert "--resume` goes on" in (out / "log.txt").read_text().splitlines()[-1]
+
+
+LOST = """
+import os, signal, time
+from weft.cli.stopping import Stopped, signals
+class Lookup:
+    def __getattr__(self, name):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(3): pass
+        raise AttributeError(name)
+try:
+    with signals():
+        try:
+            Lookup().x
+        except BaseException:  # as code in C does that clears the error of a failed lookup
+            pass
+        time.sleep(20)
+except Stopped as stopped:
+    print("stopped by", stopped.number)
+"""
+TRANSLATED = """
+import os, signal
+from weft.cli.stopping import Stopped, resumable, signals
+try:
+    with signals(), resumable(lambda: "go on"):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException as error:
+            raise SystemError("returned a result with an exception set") from error
+except Stopped as stopped:
+    print("stopped by", stopped.number, stopped.hint)
+"""
+CONTINUED = """
+import os, signal, time
+from weft.cli.stopping import INTERRUPTS, go_on, signals
+with signals():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except INTERRUPTS:
+        go_on()
+    time.sleep(1)
+    print("goes on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [(LOST, "stopped by 2"), (TRANSLATED, "stopped by 15 go on"), (CONTINUED, "goes on")],
+    ids=["lost", "translated", "continued"],
+)
+def test_a_signal_is_neither_lost_nor_repeated(script, printed):
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == printed, done.stderr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
+from weft.cli.stopping import INTERRUPTS, go_on
 from weft.errors import UserError, escape_control, unknown_name
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def chat(
                     typer.echo(piece, nl=False)
                     sys.stdout.flush()
                 typer.echo("")
-        except KeyboardInterrupt:
+        except INTERRUPTS:
+            go_on()
             typer.echo("")  # what was said so far stands
         except UserError as error:
             typer.echo(f"error: {error}", err=True)
@@ -77,7 +79,8 @@ def _read_line() -> str | None:
         sys.stderr.flush()
         try:
             line = sys.stdin.readline(MAX_CHARACTERS + 1)
-        except KeyboardInterrupt:
+        except INTERRUPTS:
+            go_on()
             return None
         except UnicodeDecodeError:
             raise UserError("standard input is not UTF-8 text.") from None

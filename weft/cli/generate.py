@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli import options
+from weft.cli.stopping import INTERRUPTS, go_on
 from weft.errors import UserError, unknown_name
 from weft.progress import counting
 
@@ -242,15 +243,16 @@ class _Out:
                 sys.stderr.write("> " if sys.stdin.isatty() else "")
                 sys.stderr.flush()
                 line = sys.stdin.readline()
-            except KeyboardInterrupt:
+            except INTERRUPTS:
+                go_on()
                 line = ""
             if not line:
                 typer.echo("", nl=sys.stdin.isatty(), err=True)
                 return
             try:
                 self._answer(line.rstrip("\r\n"))
-            except KeyboardInterrupt:
-                pass  # the line has been ended
+            except INTERRUPTS:
+                go_on()  # the line has been ended
             except UserError as error:
                 typer.echo(f"error: {error}", err=True)
             self.written += 1
