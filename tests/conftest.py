@@ -23,3 +23,12 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("towers")
     train_towers(folder)
     return folder
+
+
+@pytest.fixture
+def interpreted_umap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """UMAP without its compiler: compiling takes 20 seconds, interpreting a few points 2."""
+    numba = pytest.importorskip("numba")
+    with monkeypatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", 1)
+        pytest.importorskip("umap")

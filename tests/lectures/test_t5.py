@@ -144,9 +144,9 @@ def test_few_occurrences_are_drawn(count):
 
 
 @pytest.mark.parametrize("method", ["t-sne", "umap"])
-def test_a_projection_of_choice_is_drawn_from_four_occurrences_on(method):
+def test_a_projection_of_choice_is_drawn_from_four_occurrences_on(method, request):
     if method == "umap":
-        pytest.importorskip("umap")
+        request.getfixturevalue("interpreted_umap")
     page, drawn = layouts(4, method)
     assert set(drawn) == {"pca", method}
     assert f"4 occurrences by {method}" in page

@@ -45,15 +45,6 @@ def test_tsne_keeps_neighbours_and_repeats_with_its_seed():
     np.testing.assert_array_equal(found, projection.project(VECTORS, "t-sne", seed=3))
 
 
-@pytest.fixture
-def interpreted_umap(monkeypatch):
-    """UMAP without its compiler: compiling takes 20 seconds, interpreting a few points 2."""
-    numba = pytest.importorskip("numba")
-    with monkeypatch.context() as patch:
-        patch.setattr(numba.config, "DISABLE_JIT", 1)
-        pytest.importorskip("umap")
-
-
 @pytest.mark.usefixtures("interpreted_umap")
 def test_umap_keeps_neighbours_and_repeats_with_its_seed():
     vectors = VECTORS[::2]
