@@ -191,7 +191,7 @@ def test_a_packed_decoder_is_the_same_or_is_not_packed(kind, score, mask, window
     for t, column in enumerate(ids.data.unbind(1)):
         with torch.no_grad():
             logits, state = packed.step(column, state)
-        torch.testing.assert_close(logits, whole[:, t], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits, whole[:, t], rtol=1e-5, atol=1e-5)
 
 
 def test_a_decoder_never_sees_what_follows():
@@ -229,7 +229,7 @@ def test_decoding_graphs_take_kernels_only_where_they_compute_the_score(
     assert not graphs.problem
     assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in expected]
     for row, right in zip(found, expected, strict=True):
-        assert [h.score for h in row] == pytest.approx([h.score for h in right], abs=1e-4)
+        assert [h.score for h in row] == pytest.approx([h.score for h in right], abs=1e-5)
     rows = graphs.step_decoder.small_batch_rows
     assert bool(rows) == (score == "scaled" and mask == "causal")
 

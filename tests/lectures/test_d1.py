@@ -43,7 +43,7 @@ def test_one_label_is_a_softmax_with_cross_entropy(vectors):
         total -= math.log(probs[g])
         np.testing.assert_allclose(answer.scores, probs, atol=1e-6)
         assert answer.value == SPACE.entries[probs.index(max(probs))]
-    assert loss.total.item() == pytest.approx(total, abs=1e-4)
+    assert loss.total.item() == pytest.approx(total, abs=1e-5)
     assert loss.count == B
 
 
@@ -62,7 +62,7 @@ def test_several_labels_are_sigmoids_with_binary_cross_entropy(vectors):
         assert set(answer.value) == {
             e for e, p in zip(SPACE.entries, probs, strict=True) if p >= 0.5
         }
-    assert loss.total.item() == pytest.approx(total, abs=1e-4)
+    assert loss.total.item() == pytest.approx(total, abs=1e-5)
 
 
 def test_a_number_is_learned_by_squared_error(vectors):
@@ -70,6 +70,6 @@ def test_a_number_is_learned_by_squared_error(vectors):
     task, scale = Regress(), LabelScale(mean=3.0, deviation=2.0)
     loss = task.loss(scores, SimpleNamespace(target=target, balance=None, row_weights=None))
     right = sum((s - y) ** 2 for s, y in zip(scores[:, 0].tolist(), target.tolist(), strict=True))
-    assert loss.total.item() == pytest.approx(right, abs=1e-4)
+    assert loss.total.item() == pytest.approx(right, abs=1e-5)
     numbers = [answer.value for answer in task.answers(scores.numpy(), scale)]
     np.testing.assert_allclose(numbers, scores[:, 0].double().numpy() * 2 + 3, atol=1e-6)

@@ -38,7 +38,7 @@ def test_independent_tags_are_a_softmax_at_each_position(states):
             assert probs[t, 0] == pytest.approx(max(p), abs=1e-5)
             total -= math.log(p[gold[row, t, 0]])
     loss, words = output.loss(gold)
-    assert (loss.item(), words) == (pytest.approx(total, abs=1e-4), 5)
+    assert (loss.item(), words) == (pytest.approx(total, abs=1e-5), 5)
 
 
 def test_crf_loss_and_viterbi_are_those_of_all_sequences():
@@ -62,4 +62,4 @@ def test_crf_loss_and_viterbi_are_those_of_all_sequences():
         top = max(scores, key=scores.get)
         assert tuple(best[row, :length].tolist()) == top
         assert best_scores[row].item() == pytest.approx(scores[top], abs=1e-5)
-    assert chain.loss(emissions, gold)[0].item() == pytest.approx(total, abs=1e-4)
+    assert chain.loss(emissions, gold)[0].item() == pytest.approx(total, abs=1e-5)

@@ -141,7 +141,7 @@ def test_loss_is_the_structured_margin_and_the_softmax_of_labels(merger, states)
     margin, labels = slide_loss(merger, states)
     total_loss, rows = merger.loss(merger(states), gold_spans(GOLD))
     assert rows == len(GOLD)
-    assert total_loss.item() == pytest.approx((margin + labels).item(), abs=1e-4)
+    assert total_loss.item() == pytest.approx((margin + labels).item(), abs=1e-5)
 
 
 def test_gradient_is_that_of_the_formula(merger, states):
@@ -152,7 +152,7 @@ def test_gradient_is_that_of_the_formula(merger, states):
     ours = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
     for name, a, b in zip(weights, ours, right, strict=True):
         a, b = (torch.zeros_like(weights[name]) if x is None else x for x in (a, b))
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4, msg=name)
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("update", ["tree", "max-violation"])
