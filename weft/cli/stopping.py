@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from weft.machine import report_to_launcher
 from weft.storage import WriteError, append_line
 
 REPEAT_SECONDS = 0.5  # after which a Stopped that got lost is raised again
@@ -158,7 +159,8 @@ def same_command() -> str:
 def end(stopped: Stopped) -> NoReturn:
     """Print how to resume, on the terminal if standard error is closed, and exit."""
     try:
-        print(stopped.message, file=sys.stderr, flush=True)
+        if not report_to_launcher(stopped.message):
+            print(stopped.message, file=sys.stderr, flush=True)
     except OSError:  # of `2>&1 | tee`, Ctrl-C ends tee first
         with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
             terminal.write(f"{stopped.message}\n")

@@ -1,5 +1,6 @@
 """weft train"""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -49,10 +50,22 @@ def train(
     ] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that train the model together, one per GPU.")
+    ] = 1,
+    max_restarts: Annotated[
+        int,
+        typer.Option(min=0, help="Restarts from the last checkpoint if a process fails."),
+    ] = 0,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Train one model on your data."""
     from weft import config as configuration
+    from weft.machine import launched_rank
+
+    if processes > 1 and launched_rank()[1] == 1:
+        _launch(processes, max_restarts, output, device)
+        return
 
     earlier = output / "config.toml"
     if config and recipe:
@@ -99,3 +112,12 @@ def train(
             overwrite=overwrite,
             quiet=quiet,
         )
+
+
+def _launch(processes: int, max_restarts: int, output: Path, device: str) -> None:
+    """Run this command in several processes."""
+    from weft.run.folder import resume_hint
+    from weft.runtime import launch
+
+    with resumable(lambda: resume_hint(output, device)):
+        launch("weft", sys.argv[1:], processes, max_restarts)

@@ -33,6 +33,7 @@ from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import SegmenterTrainer, WordSegmenter, save
 from weft.train.class_balance import describe_balance
 from weft.train.initialise import initialise
+from weft.train.parallel import gather_tensor
 from weft.train.settings import Settings
 
 
@@ -111,7 +112,15 @@ class NeuralRun:
                     run, self.runtime, model, train, held_out, dev_references, self._initial_weights
                 )
                 result = trainer.run(resume)
+                if trainer.is_sharded:
+                    model = self._whole_model(tokenizer, model)
             return NeuralEngine(model, index, self.runtime, self.parser), result
+
+    def _whole_model(self, tokenizer: Tokenizer, sharded: Model) -> Model:
+        """Return the model with all of its weights on this device."""
+        model = self.build_model(tokenizer, resume=True).to(self.runtime.device)
+        model.load_state_dict({n: gather_tensor(t) for n, t in sharded.state_dict().items()})
+        return model
 
     def _balance(self, train: TokenStore) -> None:
         """Weigh or sample the rows by their classes."""
@@ -135,8 +144,17 @@ class NeuralRun:
 
     def learn_tokenizer(self, resume: bool) -> tuple[Tokenizer, WordSegmenter | None]:
         """Return the tokenizer and the word segmenter, trained on the training file or resumed."""
+        saved = self.context.folder / "checkpoints" / "tokenizer.json"
+        if self.runtime.world.rank:  # rank 0 learns it, or it was there
+            self.runtime.world.wait()
+            resume = True
+        tokenizer, segmenter = self._tokenizer_at(saved, resume)
+        if self.runtime.world.rank == 0:
+            self.runtime.world.wait()
+        return tokenizer, segmenter
+
+    def _tokenizer_at(self, saved: Path, resume: bool) -> tuple[Tokenizer, WordSegmenter | None]:
         run = self.context
-        saved = run.folder / "checkpoints" / "tokenizer.json"
         if resume and saved.is_file():
             return Tokenizer.load(saved), WordSegmenter.load(saved.with_name(SEGMENTER_FILE))
         if run.space.shared or vector_section(self.parts) is not None:

@@ -10,6 +10,7 @@ import json
 import platform
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from weft import __version__, registry
 from weft import config as configuration
 from weft.config import Config, FilledSections
 from weft.errors import UserError, unknown_name
+from weft.machine import is_restarted, launched_rank
 from weft.metrics import MetricValue
 from weft.notebook import HtmlRepr
 from weft.predict.evaluate import ScoredExamples, evaluate, evaluate_scored
@@ -118,10 +120,18 @@ def train(
     `train`, `dev` and `test` are files or data in memory, in place of those of the configuration.
     `on_evaluate` is called after every evaluation; an exception, such as StopTraining, ends it.
     Parts from outside Weft are imported only from packages in `trust`.
+    Of several processes that torchrun started, each returns the model, and the first one evaluates
+    and saves it.
     """
     if given := name_data({}, train=train, dev=dev, test=test):
         config = config.with_values(given, "weft.train")
     full, folder = resolve_config(config), Path(output)
+    rank, size = launched_rank()
+    if size > 1:
+        _check_processes(full)
+        resume = resume or is_restarted()
+    if rank:
+        return _train(config, full, folder, splits, device, resume, True, on_evaluate, [])
     with lock_folder(folder) as note:
         check_writable(folder, resume, overwrite)
         run = _train
@@ -147,17 +157,21 @@ def _train(
     started = time.perf_counter()
     ready = prepare_run(config, full, folder, splits, device, quiet)
     settings = Settings(**full["train"])
-    runtime = None
-    if "classic" not in full:
-        from weft.runtime import select_runtime
-
-        runtime = select_runtime(device, settings.precision)
-    if resume:
-        check_same_model(folder, full)
-        check_same_data(folder, full["data"])
-    clear_folder(folder, resume)
     with contextlib.ExitStack() as stack:
-        path = stack.enter_context(restore_on_failure(folder / "config.toml", resume))
+        runtime, logs = None, folder
+        if "classic" not in full:
+            from weft.runtime import join_processes, select_runtime
+
+            runtime = select_runtime(device, settings.precision)
+            runtime = stack.enter_context(join_processes(runtime))
+            if runtime.world.rank:
+                logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if resume:
+            check_same_model(folder, full)
+            check_same_data(folder, full["data"])
+        if logs == folder:
+            clear_folder(folder, resume)
+        path = stack.enter_context(restore_on_failure(logs / "config.toml", resume))
         engine: Engine
         training: TrainingRecord
         with explain_failures(
@@ -166,7 +180,11 @@ def _train(
             write_text(path, configuration.dumps(full))  # first: it makes this a run folder
             logger = stack.enter_context(
                 RunLogger(
-                    folder, quiet=quiet, loggers=settings.loggers, config=full, tags=_run_tags(full)
+                    logs,
+                    quiet=quiet,
+                    loggers=settings.loggers if logs == folder else (),
+                    config=full,
+                    tags=_run_tags(full),
                 )
             )
             context = ready.context(settings, folder, logger, started, on_evaluate, notes)
@@ -199,6 +217,9 @@ def _train(
                 }
         training["seconds"] = round(time.perf_counter() - started, 3)
         predictor = Predictor(engine, ready.task, ready.space, full)
+        if logs != folder:
+            record = _make_record(predictor, context, training, settings.metric, {})
+            return RunResult(predictor, {}, record)
         with explain_failures(folder, "measuring the model", "Give smaller dev and test files."):
             return evaluate_and_save(predictor, context, training)
 
@@ -368,20 +389,7 @@ def evaluate_and_save(
         notes.append("there is no dev or test part: nothing was measured; pass --dev or --test")
     for line in notes:
         logger.info(f"note: {line}")
-    record: RunRecord = {
-        **training,
-        "parameters": predictor.parameters,
-        "metric": metrics[0],
-        "figures": {
-            split: {name: dataclasses.asdict(f) for name, f in figures.items()}
-            for split, figures in results.items()
-        },
-        "data": run.data_record,
-        "notes": [*filter(None, [training["stopped"]]), *notes],
-        "versions": versions(),
-        "command": describe_command("weft.train"),
-        "members": list(members),
-    }
+    record = _make_record(predictor, run, training, metrics[0], results, notes, members)
     input_kind = "pairs" if predictor.pairs else predictor.engine.input_kind
     dev = splits.dev() if splits.dev is not None else ()  # it may hold few examples, or none
     # A recording or an image is too long to be kept with the model.
@@ -395,6 +403,31 @@ def evaluate_and_save(
     predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
     logger.info(f"model saved in {folder / 'model'}")
     return RunResult(predictor, results, record)
+
+
+def _make_record(
+    predictor: Predictor,
+    run: RunContext,
+    training: TrainingRecord,
+    metric: str,
+    results: dict[str, dict[str, MetricValue]],
+    notes: Sequence[str] = (),
+    members: Sequence[dict[str, dict[str, dict[str, float]]]] = (),
+) -> RunRecord:
+    return {
+        **training,
+        "parameters": predictor.parameters,
+        "metric": metric,
+        "figures": {
+            split: {name: dataclasses.asdict(f) for name, f in figures.items()}
+            for split, figures in results.items()
+        },
+        "data": run.data_record,
+        "notes": [*filter(None, [training["stopped"]]), *notes],
+        "versions": versions(),
+        "command": describe_command("weft.train"),
+        "members": list(members),
+    }
 
 
 def _golden_input(example: Example, input_kind: str) -> str | tuple[str, str]:
@@ -581,6 +614,20 @@ def _check_labels(task: AnyTask, space: LabelSpace, splits: Splits, mode: str) -
                 task.target(example, space)
             elif mode == "labelled" and example.tree is None:
                 raise task.missing_label_error(example)
+
+
+def _check_processes(full: FilledSections) -> None:
+    """Raise UserError for a model that several processes cannot train together."""
+    fix = "Train it without --processes."
+    if "classic" in full:
+        raise UserError(f"A classic model is trained by one process. {fix}")
+    if "head" in full and registry.find("head", full["head"]["kind"]).fitted:
+        raise UserError(f"The head '{full['head']['kind']}' is fitted by one process. {fix}")
+    if full["train"]["ensemble"] > 1:
+        raise UserError(
+            "The members of an ensemble are trained by one process each. Leave train.ensemble out, "
+            "train one run per seed with --processes, and join them with `weft ensemble`."
+        )
 
 
 def check_same_model(folder: Path, full: FilledSections) -> None:

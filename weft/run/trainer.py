@@ -1,6 +1,7 @@
 """The trainer: evaluations, checkpoints and early stopping around the training loop."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,7 @@ from weft.train.gradients.predictions import (
 from weft.train.gradients.verdict import Curve, GradientHealth
 from weft.train.logger import ResumeError, truncate_metrics
 from weft.train.loop import fit, rehearse_update
+from weft.train.parallel import Parallel, gather_tensor
 from weft.train.progress_checks import DevCurve, LossTracker
 from weft.train.state import Progress, TrainState
 from weft.train.threads import ThreadChoice, thread_counts
@@ -51,6 +53,7 @@ from weft.train.time_budget import TimeBudget
 
 CHECKPOINT_SECONDS = 60  # between checkpoints, by default
 MAX_CACHING_FRACTION = 0.5  # of the time limit, for caching frozen features
+AGREEMENT_INTERVAL = 16  # updates after which processes agree whether a checkpoint is due
 TIMED_BATCHES = 4  # used to time threads
 MAX_REPLAYED_UPDATES = 1000  # to locate a non-finite value
 
@@ -80,7 +83,12 @@ class Trainer:
         self.settings, self.logger = context.settings, context.logger
         self.folder = context.folder / "checkpoints"
         self.folder.mkdir(exist_ok=True)
-        self.state = TrainState.fresh(model, self.settings)
+        self.world = runtime.world
+        self.parallel: Parallel | None = None
+        if self.world.size > 1:
+            self.parallel = Parallel(model, context.task, runtime, self.settings.shard)
+        self.is_sharded = self.parallel is not None and self.parallel.is_sharded
+        self.state = TrainState.fresh(model, self.settings, self.parallel)
         self.batches = _make_batches(context, train, model)
         self.metric = self.settings.metric or self.task.metric
         self.best: float | None = None
@@ -97,7 +105,8 @@ class Trainer:
         self.first_curves: dict[str, Curve] = {}  # gradient by distance before the first update
         self.loop_start = (0, 0.0)  # update and time at which the loop began
         self.long_windows = False  # to long windows, where BERT reads short ones first
-        counts = thread_counts(self.settings.threads, runtime.device.type == "cpu")
+        alone = self.world.size == 1
+        counts = thread_counts(self.settings.threads, runtime.device.type == "cpu" and alone)
         self.thread_choice = ThreadChoice(counts, again=self.settings.compile is not True)
 
     def run(self, resume: bool) -> TrainingResult:
@@ -106,7 +115,7 @@ class Trainer:
         if resume and (self.folder / "last.safetensors").is_file():
             self._restore()
         else:
-            truncate_metrics(self.context.folder / "metrics.jsonl", -1)
+            truncate_metrics(self.logger.folder / "metrics.jsonl", -1)
         self._choose_threads()
         self.threads.append((self.state.step, torch.get_num_threads()))
         self._cache_frozen_features()
@@ -128,7 +137,7 @@ class Trainer:
         verdict = ""
         if health := self._diagnose():
             verdict = f"{health.level}: {health.verdict}"
-            path = self.context.folder / "health.json"
+            path = self.logger.folder / "health.json"
             write_text(path, json.dumps(health.to_json(), ensure_ascii=False) + "\n")
         return TrainingResult(
             self.stop_reason,
@@ -146,7 +155,7 @@ class Trainer:
         for progress in self._updates():
             self.logger.update(progress, stage, self.settings.epochs, self.budget.seconds_left)
             self._count_loss(progress)
-            late = self.budget.is_over
+            late = self._is_time_over()
             if late or self._is_evaluation_due(progress):
                 began = time.perf_counter()
                 self._evaluate(progress)
@@ -238,7 +247,7 @@ class Trainer:
         for number, progress in enumerate(
             fit(
                 self.state, self.task, self.batches, self.settings, self.runtime,
-                updates_that_fit=self.budget.updates_that_fit,
+                updates_that_fit=self._updates_that_fit,
             ),
             1,
         ):  # fmt: skip
@@ -283,7 +292,7 @@ class Trainer:
         with ema_weights(self.state):
             if self.dev is not None:
                 with self.logger.during("measuring dev", announce=False):
-                    metrics = self._evaluate_dev(self.dev)
+                    metrics = self._evaluate_on_one(self.dev)
                 values |= {f"dev_{name}": value for name, value in metrics.items()}
                 if self.metric not in metrics:
                     known = ", ".join(metrics)
@@ -303,6 +312,22 @@ class Trainer:
         self._save(progress)
         if self.context.on_evaluate is not None and metrics:
             self.context.on_evaluate(progress.step, metrics)
+
+    def _evaluate_on_one(self, store: TokenStore | Documents) -> dict[str, float]:
+        """Evaluate dev on rank 0, and wait for it on the others."""
+        if self.is_sharded:  # all hold the weights together
+            assert self.parallel is not None
+            with self.parallel.gathered():
+                return self.world.agree(self._evaluate_dev(store))
+        return self.world.agree(self._evaluate_dev(store) if self.world.rank == 0 else {})
+
+    def _is_time_over(self) -> bool:
+        has_limit = bool(self.settings.minutes)
+        return self.world.agree(self.budget.is_over) if has_limit else False
+
+    def _updates_that_fit(self) -> float:
+        has_limit = bool(self.settings.minutes)
+        return self.world.agree(self.budget.updates_that_fit()) if has_limit else math.inf
 
     def _copy_weights(self) -> None:
         """Copy the weights to measure the next update."""
@@ -335,6 +360,8 @@ class Trainer:
     def _examine(self, before: dict[str, Tensor] | None = None) -> GradientHealth | None:
         step, clip, start = self.state.step, self.settings.clip_norm, self.first_curves
         rest = (self.runtime, step, before, clip, start)
+        if self.is_sharded:
+            return None
         try:
             if not isinstance(self.train, TokenStore):
                 return examine_predictions(self.model, self.task, self._sample_windows(), *rest)
@@ -403,13 +430,22 @@ class Trainer:
         return better
 
     def _write_best(self) -> None:
-        weights = {n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}
-        checkpoint.replace(self.folder / "best.safetensors", save(weights))
+        weights = {
+            n: gather_tensor(t.detach()).cpu().contiguous()
+            for n, t in self.model.state_dict().items()
+        }
+        if self.world.rank == 0:
+            checkpoint.replace(self.folder / "best.safetensors", save(weights))
 
     def _save_when_due(self, progress: Progress) -> None:
         every = self.settings.save_every
-        old = time.perf_counter() - self.saved > CHECKPOINT_SECONDS
-        if progress.step % every == 0 if every else old:
+        if not every:
+            if self.world.size > 1 and progress.step % AGREEMENT_INTERVAL:
+                return
+            due = self.world.agree(time.perf_counter() - self.saved > CHECKPOINT_SECONDS)
+        else:
+            due = progress.step % every == 0
+        if due:
             self._save(progress)
 
     def _save(self, progress: Progress) -> None:
@@ -452,7 +488,7 @@ class Trainer:
         }
         before = extra.get("seconds", 0.0)
         self.budget = TimeBudget(self.context.started, self.settings.minutes, before)
-        truncate_metrics(self.context.folder / "metrics.jsonl", self.state.step)
+        truncate_metrics(self.logger.folder / "metrics.jsonl", self.state.step)
         self._restore_threads(extra.get("threads", 0))
 
     def _restore_threads(self, before: int) -> None:
@@ -477,8 +513,9 @@ class Trainer:
 
     def _load_best(self) -> None:
         best = self.folder / "best.safetensors"
+        self.world.wait()
         if best.is_file():
-            self.model.load_state_dict(load_file(best), strict=True)
+            checkpoint.load_weights(self.model, load_file(best))
 
     def _explain(self, error: NonFiniteLoss) -> UserError:
         lines = sorted({self.train.line(row) for row in error.update.rows})
@@ -494,6 +531,8 @@ class Trainer:
 
     def _find_non_finite(self, update: Progress) -> str | None:
         """Replay training up to a failed update and return the first non-finite part."""
+        if self.world.size > 1:
+            return None
         last = self.folder / "last.safetensors"
         if last.is_file():
             self.batches.position, _ = checkpoint.read(last, self.state, self.runtime)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.batch import Position
 from weft.decode.search.state import iter_tensors
@@ -21,20 +21,28 @@ from weft.protocols import Saved, State
 from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
-from weft.train.loop import rebuild_state
+from weft.train.loop import concat_states, rebuild_state
+from weft.train.parallel import gather_tensor, shard_like
 from weft.train.state import TrainState
 
 FORMAT = 1
 
 
 def write(path: Path, state: TrainState, position: Position, runtime: Runtime, extra: Json) -> None:
-    """Save the training state; `extra` is any JSON that `read` should return."""
+    """Save the training state; `extra` is any JSON that `read` should return.
+
+    Of several processes all call it, and rank 0 writes.
+    """
     tensors = {f"model.{n}": t for n, t in state.model.state_dict().items()}
     for name, tensor in (state.ema or {}).items():
         tensors[f"average.{name}"] = tensor
-    for name, tensor in runtime.random_state().items():
-        tensors[f"random.{name}"] = tensor
-    for i, tensor in enumerate(iter_tensors(state.carried)):
+    for rank, random in enumerate(runtime.world.gather(runtime.random_state())):
+        for name, tensor in random.items():
+            tensors[f"{_random_prefix(rank)}{name}"] = tensor
+    carried = state.carried
+    if state.parallel is not None:
+        carried = concat_states(state.parallel.gather_state(carried) or [None])
+    for i, tensor in enumerate(iter_tensors(carried)):
         tensors[f"carried.{i}"] = tensor
     numbers = []
     for i, optimiser in enumerate(state.optimisers):
@@ -54,8 +62,11 @@ def write(path: Path, state: TrainState, position: Position, runtime: Runtime, e
         "optimisers": numbers,
         "extra": extra,
     }
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    replace(path, save(plain, {"weft": json.dumps(header)}))
+    plain = {
+        name: gather_tensor(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()
+    }
+    if runtime.world.rank == 0:
+        replace(path, save(plain, {"weft": json.dumps(header)}))
 
 
 def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Saved]:
@@ -71,7 +82,7 @@ def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Sav
     if header["format"] != FORMAT:
         raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
     try:
-        state.model.load_state_dict(_strip_prefix(tensors, "model."), strict=True)
+        load_weights(state.model, _strip_prefix(tensors, "model."))
     except RuntimeError as error:
         raise ResumeError(
             f"{path} belongs to another configuration: {str(error).splitlines()[-1].strip()} "
@@ -82,15 +93,28 @@ def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Sav
         current = dict(state.model.named_parameters())
         state.ema = {
             name: (
-                saved[name].to(runtime.device) if name in saved else current[name].detach().clone()
+                shard_like(saved[name].to(runtime.device), average)
+                if name in saved
+                else current[name].detach().clone()
             )
-            for name in state.ema
+            for name, average in state.ema.items()
         }
     _restore_optimisers(path, state, tensors, header["optimisers"])
     state.carried = _restore_carried(state, tensors, runtime)
-    runtime.restore_random(_strip_prefix(tensors, "random."))
+    if random := _strip_prefix(tensors, _random_prefix(runtime.world.rank)):
+        runtime.restore_random(random)  # more processes than before begin with new ones
     state.step, state.micro_batches = header["step"], header["pieces"]
     return Position(*header["position"]), header["extra"]
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Load whole tensors into a model, which may be sharded."""
+    current = model.state_dict()
+    sharded = {
+        name: shard_like(tensor, current[name]) if name in current else tensor
+        for name, tensor in weights.items()
+    }
+    model.load_state_dict(sharded, strict=True)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -104,6 +128,11 @@ def _restore_carried(state: TrainState, tensors: dict[str, Tensor], runtime: Run
     if not saved:
         return None
     assert isinstance(state.model, LanguageModel)
+    if state.parallel is not None:
+        rows = state.parallel.own_rows(len(saved["0"]))
+        saved = {name: tensor[rows] for name, tensor in saved.items()}
+        if not len(saved["0"]):
+            return None
     start = state.model.head.start(len(saved["0"]), runtime.device)
     return rebuild_state(start, (saved[f"{i}"].to(runtime.device) for i in range(len(saved))))
 
@@ -121,8 +150,12 @@ def _restore_optimisers(
         )
     for i, (optimiser, groups) in enumerate(zip(state.optimisers, fresh, strict=True)):
         restored: dict[int, dict[str, object]] = {}
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
         for name, value in (_strip_prefix(tensors, f"optimiser.{i}.") | saved[i]["plain"]).items():
             key, _, field = name.partition(".")
+            like = parameters[int(key)]
+            if isinstance(value, Tensor) and value.shape == like.shape:
+                value = shard_like(value, like)
             restored.setdefault(int(key), {})[field] = value
         optimiser.load_state_dict({"state": restored, "param_groups": groups})
 
@@ -134,6 +167,10 @@ def _signature(optimisers: Sequence[Sequence[Saved]]) -> list[list[tuple[object,
         [(*(name in group for name in kinds), group["params"]) for group in groups]
         for groups in optimisers
     ]
+
+
+def _random_prefix(rank: int) -> str:
+    return f"random{rank}." if rank else "random."
 
 
 def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

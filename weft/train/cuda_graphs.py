@@ -104,6 +104,7 @@ def _should_capture(
     return (
         _shapes_repeat(model, runtime, batches)
         and settings.cuda_graphs
+        and runtime.world.size == 1
         and settings.accumulate == 1
         and settings.optimiser in ("sgd", "adam", "adamw")
         and not settings.unfreeze_epochs

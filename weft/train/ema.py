@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from weft.train.parallel import local_shard
 from weft.train.state import TrainState
 
 
@@ -19,7 +20,9 @@ def update_ema(state: TrainState, decay: float) -> None:
         now = dict(state.model.named_parameters())
         names = [n for n, p in now.items() if p.requires_grad]
         torch._foreach_lerp_(
-            [state.ema[n] for n in names], [now[n].detach() for n in names], 1 - decay
+            [local_shard(state.ema[n]) for n in names],
+            [local_shard(now[n].detach()) for n in names],
+            1 - decay,
         )
 
 

@@ -12,7 +12,6 @@ for batches of one update:
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,23 +21,17 @@ from weft.decode.search.state import iter_tensors, map_tensors
 from weft.errors import is_out_of_memory
 from weft.protocols import State
 from weft.runtime import Runtime, free_memory
-from weft.tasks.task import Loss
 from weft.train.cuda_graphs import give_up_compiling, make_train_step, maybe_compile, updates_ahead
 from weft.train.ema import update_ema
 from weft.train.finite_check import check_finite, start_finite_check
 from weft.train.optim import Unfreezing, clip_gradients, set_learning_rate
+from weft.train.parallel import Objective
 from weft.train.schedule import Schedule
 from weft.train.settings import Settings
 from weft.train.state import Progress, TrainState
 
 REHEARSAL_PASSES = 3  # over the gradients: about as long as a step of Adam
 CHECK_INTERVAL = 16  # updates between checks for NaN; on a GPU one ends when the next starts
-
-
-class Objective(Protocol):
-    """The part of a task that the loop needs."""
-
-    def loss(self, scores: Any, batch: LabelledBatch) -> Loss: ...
 
 
 def fit(
@@ -135,7 +128,11 @@ def _compute_gradients(
                 state.speedup_failure = f"blocks could not be compiled: {type(error).__name__}"
                 state.zero_grads()
                 continue
-            if not is_out_of_memory(error) or state.micro_batches >= max(len(b) for b in group):
+            if (
+                not is_out_of_memory(error)
+                or state.micro_batches >= max(len(b) for b in group)
+                or state.parallel is not None  # the other processes would not try again
+            ):
                 raise
         state.zero_grads()
         free_memory()
@@ -146,6 +143,9 @@ def _backward(
     state: TrainState, task: Objective, group: list[LabelledBatch], count: float, runtime: Runtime
 ) -> Tensor:
     """Try once. If it fails, its autograd graph is freed before the next try."""
+    if state.parallel is not None:
+        loss_sum, state.carried = state.parallel.backward(group, count, state.carried)
+        return loss_sum
     total: Tensor | float = 0.0
     carried = state.carried  # stored only on success, or a second try would advance it twice
     for batch in group:

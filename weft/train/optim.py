@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 
 from weft.errors import UserError
 from weft.model import Model
+from weft.train.parallel import global_norm, local_shard
 from weft.train.settings import Settings
 
 RATE_FACTOR = "factor"  # of a parameter group: its learning rate relative to train.learning_rate
@@ -116,8 +117,8 @@ def _dense_optimiser(
     match settings.optimiser:
         case "sgd":
             momentum = settings.momentum
-            # Fused SGD cannot handle parameters that are unfrozen later.
-            fused = not settings.unfreeze_epochs
+            # Fused SGD cannot handle parameters that are unfrozen later, or sharded.
+            fused = not settings.unfreeze_epochs and not settings.shard
             return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, fused=fused)
         case "adagrad":
             return torch.optim.Adagrad(parameters, rate, weight_decay=decay)
@@ -156,10 +157,12 @@ def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tenso
     gradients = [p.grad for p in parameters if p.grad is not None]
     # A sparse gradient lists a row once per use; only the sum over uses has the right length.
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    norm = global_norm(values)
     if max_norm > 0 and not (
         norm.is_cpu and norm <= max_norm
     ):  # on a GPU, the comparison would wait
         shrink = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-        torch._foreach_mul_([g._values() if g.is_sparse else g for g in gradients], shrink)
+        torch._foreach_mul_(
+            [g._values() if g.is_sparse else local_shard(g) for g in gradients], shrink
+        )
     return norm

@@ -60,6 +60,9 @@ class Settings:
     cuda_graphs: bool = True
     seed: int = 1
     ensemble: int = 1  # seeds that are trained as the members of one model, from `seed` on
+    # Processes that train together (weft train --processes) each hold a part of the weights,
+    # gradients and optimiser state, for models that are too large for one device.
+    shard: bool = False
     threads: int = 0  # of the CPU; 0 = one or all, whichever is faster (one in short runs)
     # Experiment trackers that log the run beside metrics.jsonl: tensorboard, mlflow, wandb.
     loggers: tuple[str, ...] = ()

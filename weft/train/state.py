@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from weft.batch import Position
 from weft.protocols import State
 from weft.train.optim import build_optimisers
+from weft.train.parallel import Parallel
 from weft.train.settings import Settings
 
 
@@ -52,14 +53,17 @@ class TrainState:
     pending: PendingCheck | None = None  # the last check, still running on the device
     carried: State = None  # recurrent state for the next batch, in truncated BPTT
     speedup_failure: str = ""  # why compiling or CUDA graphs were given up
+    parallel: Parallel | None = None  # computes gradients together with other processes
     decay_left: float | None = None  # of the learning rate, if time is short (see Schedule)
 
     @classmethod
-    def fresh(cls, model: nn.Module, settings: Settings) -> "TrainState":
+    def fresh(
+        cls, model: nn.Module, settings: Settings, parallel: Parallel | None = None
+    ) -> "TrainState":
         ema = None
         if settings.ema_decay > 0:
             ema = {n: p.detach().clone() for n, p in model.named_parameters()}
-        return cls(model, build_optimisers(model, settings), ema=ema)
+        return cls(model, build_optimisers(model, settings), ema=ema, parallel=parallel)
 
     def trained_parameters(self) -> list[nn.Parameter]:
         """Return the parameters that the optimisers update, in the model's order."""

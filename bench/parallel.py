@@ -1,0 +1,163 @@
+"""One model trained by several processes: same weights, resumed after kills, and how fast.
+
+    python bench/parallel.py equal       # 1, 2 and 4 processes, every family, DDP and FSDP2
+    python bench/parallel.py kills       # SIGKILL at random moments, then the same bytes
+    python bench/parallel.py speed       # updates a second of 1 and 2 processes, taking turns
+
+All run on CPUs with gloo. Dropout is 0 in `equal`: each process draws masks of its own.
+"""
+
+import json
+import multiprocessing
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from record import Record, options
+from safetensors.torch import load_file
+
+import weft
+from weft.config import Config, from_sections, recipe, setting_names
+from weft.run.train import resolve_config
+from weft.text.synthetic.corpora import generate_reviews, python_docs
+from weft.text.synthetic.reviews import write_reviews
+from weft.text.synthetic.translation import write_pairs
+from weft.text.synthetic.treebank import generate_treebank, write_treebank
+
+ROOT = Path(__file__).parent.parent
+BERT = {"kind": "bert", "hidden": 48, "layers": 2, "heads": 4, "max_positions": 128}
+BERT_SMALL = {"kind": "bert", "hidden": 512, "layers": 4, "heads": 8, "max_positions": 512}
+WORDS = {"kind": "word", "min_count": 1}
+SMALLER = {"width": 24, "hidden": 32, "vocab_size": 600, "window": 24}
+# Family: recipe, files by kind, and what else is set.
+FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "classify": ("bilstm", "reviews", {}),
+    "classify, BERT": ("bert", "reviews", {"embedder": BERT, "tokenizer": WORDS}),
+    "tag": ("tagger-bilstm-crf", "conllu", {"data.label": "upos"}),
+    "parse": ("parser", "conllu", {}),
+    "seq2seq": ("seq2seq-attention", "parallel", {}),
+    "seq2seq, Transformer": ("seq2seq-transformer", "parallel", {}),
+    "LM, LSTM": ("lstm-lm", "text", {}),
+    "LM, GPT": ("gpt", "text", {"decoder.hidden": 48}),
+    "MLM": ("bert-pretrain", "text", {"embedder": BERT, "task.long_window": 32}),
+    "pair": ("esim", "pairs", {}),
+    "span": ("bidaf", "squad", {}),
+}
+
+
+def write_data(folder: Path) -> dict[str, str]:
+    """Write the files of all families; return the training file of each kind."""
+    reviews, trees, parallel = (folder / name for name in ("reviews", "trees", "parallel"))
+    write_reviews(reviews, generate_reviews(size=1200))
+    treebank = write_treebank(trees, generate_treebank(size=800))
+    write_pairs(parallel, size=700)
+    (folder / "text.txt").write_text("\n\n".join(python_docs()[:800]), "utf-8")
+    source, target = sorted(parallel.glob("train.*"))
+    found = {"reviews": reviews / "train.tsv", "pairs": reviews / "train-pairs.tsv"}
+    found |= {"conllu": trees / "train.conllu", "text": folder / "text.txt"}
+    found["squad"] = next(path for path in treebank["tsv"] if path.stem == "train")
+    return {name: str(path) for name, path in found.items()} | {"parallel": f"{source},{target}"}
+
+
+def configure(family: str, files: Mapping[str, str], changes: Mapping[str, Any]) -> Config:
+    """Return a small configuration of a family, without dropout and early stopping."""
+    name, kind, own = FAMILIES[family]
+    sections = dict(recipe(name).sections)
+    for key in [key for key in own if "." not in key]:
+        sections[key] = own[key]
+    files_of = {"data.train": files[kind], "data.dev_fraction": 0.05}
+    whole = resolve_config(from_sections(sections, "bench").with_values(files_of, "bench"))
+    config = from_sections(whole, "bench")  # with every default, of which some are dropout
+    values: dict[str, Any] = {}
+    for key in setting_names(config.sections):
+        last = key.split(".")[-1]
+        if last.endswith("dropout") and last != "inner_dropout":
+            values[key] = 0.0
+        elif last in SMALLER and "embedder" not in own:
+            values[key] = SMALLER[last]
+    values |= {"train.patience": 0, "train.threads": 1, "train.batch_size": 12}
+    values |= {"train.learning_rate": 0.001, "train.loggers": ()}
+    values |= {key: value for key, value in own.items() if "." in key}
+    return config.with_values({**values, **changes}, "bench")
+
+
+def train_rank(config: dict[str, Any], folder: str, rank: int, size: int, port: int) -> None:
+    """Train as one of `size` processes."""
+    if size > 1:
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
+        os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
+    weft.train(from_sections(config, "bench"), folder, quiet=True, device="cpu", overwrite=True)
+
+
+def train_in(size: int, config: Config, folder: Path) -> None:
+    """Train in `size` processes, forked from one that has imported torch."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("forkserver")
+    fork.set_forkserver_preload(["weft.run.neural", "torch._dynamo", "torch.distributed.fsdp"])
+    jobs = [
+        fork.Process(target=train_rank, args=(config.sections, str(folder), rank, size, port))
+        for rank in range(size)
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert not any(job.exitcode for job in jobs), folder
+
+
+def difference(one: Path, other: Path) -> dict[str, Any]:
+    """Return how far the last weights of two runs are apart, relative to their norm."""
+    first, second = (load_file(path / "checkpoints/last.safetensors") for path in (one, other))
+    weights = [name for name in first if name.startswith("model.")]
+    assert weights == [name for name in second if name.startswith("model.")]
+    gap = sum(float((first[n].double() - second[n].double()).square().sum()) for n in weights)
+    norm = sum(float(first[n].double().square().sum()) for n in weights)
+    updates = json.loads((one / "model/record.json").read_text("utf-8"))["updates"]
+    return {"relative": (gap / norm) ** 0.5, "updates": updates}
+
+
+def equal(record: Record, args: Any) -> None:
+    """Compare the weights of 1, 2 and 4 processes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = write_data(folder)
+        for family in args.families.split(";") if args.families else FAMILIES:
+            changes = {"train.epochs": 1, "train.optimiser": args.optimiser}
+            config = configure(family, files, changes)
+            train_in(1, config, folder / "probe")
+            done = json.loads((folder / "probe/model/record.json").read_text("utf-8"))["updates"]
+            config = config.with_values({"train.epochs": -(-args.updates // done)}, "bench")
+            train_in(1, config, folder / "one")
+            for size in map(int, args.processes.split(",")):
+                for shard in (False, True):
+                    given = config.with_values({"train.shard": shard}, "bench")
+                    began = time.perf_counter()
+                    train_in(size, given, folder / "many")
+                    record.line(
+                        "weights of N processes", family=family, recipe=FAMILIES[family][0],
+                        processes=size, way="FSDP2" if shard else "DDP", optimiser=args.optimiser,
+                        **difference(folder / "one", folder / "many"),
+                        seconds=round(time.perf_counter() - began, 1),
+                    )  # fmt: skip
+
+
+def main() -> None:
+    parser = options(__doc__, repeats=3)
+    parser.add_argument("question", choices=["equal", "kills", "speed"])
+    parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--processes", default="2,4")
+    parser.add_argument("--families", default="", help="separated by semicolons")
+    parser.add_argument("--optimiser", default="adamw")
+    args = parser.parse_args()
+    os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
+    globals()[args.question](Record(args.record), args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Several processes train one model: the same weights as one process, and the same bytes again."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.fixtures.language_files import corpus
+from tests.fixtures.processes import FORK_SERVER
+from tests.fixtures.seq2seq_runs import SMALL as SEQ2SEQ
+from tests.fixtures.seq2seq_runs import pairs
+from tests.fixtures.small import file as reviews
+from tests.fixtures.small import killed
+from tests.fixtures.tagged_files import SMALL as TAGGER
+from tests.fixtures.tagged_files import columns
+from tests.fixtures.weights import digest
+from weft.config import dumps, recipe
+from weft.errors import UserError
+from weft.machine import python_command
+from weft.run import train
+
+# SGD: of a gradient that is 0 but for rounding, as of the keys' bias, Adam makes full steps.
+SAME = {"train.optimiser": "sgd", "train.learning_rate": 0.1, "train.ema_decay": 0.9,
+        "train.patience": 0, "train.threads": 1, "train.epochs": 2}  # fmt: skip
+
+
+def families(folder):
+    """A small configuration of each family, without dropout; the row counts are no multiples."""
+    return {
+        "classify": ("bilstm", {"data.train": str(reviews(folder)), "embedder.width": 11,
+                                "encoder.hidden": 7, "train.batch_size": 5, "train.accumulate": 3,
+                                "embedder.dropout": 0.0, "head.dropout": 0.0}),
+        "tag": ("tagger-bilstm-crf", {**TAGGER, "train.batch_size": 7, "train.accumulate": 2,
+                                      "data.train": str(columns(folder / "tags.conll", 29))}),
+        "lm": ("lstm-lm", {"data.train": str(corpus(folder)), "decoder.width": 7,
+                           "decoder.hidden": 11, "decoder.dropout": 0.0, "task.window": 5,
+                           "train.batch_size": 5, "train.accumulate": 2}),
+        "seq2seq": ("seq2seq-transformer",
+                    {**SEQ2SEQ, "data.train": str(pairs(folder, count=19)), "encoder.layers": 1,
+                     "decoder.layers": 1, "encoder.hidden": 16, "decoder.hidden": 16,
+                     "decoder.width": None, "encoder.dropout": 0.0, "train.warmup": 0.0,
+                     "train.schedule": "constant", "train.batch_size": 1}),
+    }  # fmt: skip
+
+
+def configure(name, values):
+    values = {key: value for key, value in {**values, **SAME}.items() if value is not None}
+    return recipe(name).with_values(values, "test")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return one.getsockname()[1]
+
+
+def run_rank(rank, size, jobs):
+    """Train several configurations, one after the other, as one of `size` processes."""
+    for config, folder, port, options in jobs:
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
+        os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
+        with killed(options["killed"]) if options.get("killed") else open(os.devnull):
+            train(config, folder, quiet=True, device="cpu", resume=options.get("resume", False))
+
+
+def in_processes(size, jobs, ends_well=True):
+    jobs = [(config, folder, free_port(), options) for config, folder, options in jobs]
+    ranks = [FORK_SERVER.Process(target=run_rank, args=(rank, size, jobs)) for rank in range(size)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(100)
+        rank.kill()
+    if ends_well:
+        assert [rank.exitcode for rank in ranks] == [0] * size
+
+
+def weights(folder):
+    tensors = load_file(Path(folder) / "checkpoints/last.safetensors")
+    return {n: t for n, t in tensors.items() if n.startswith(("model.", "average."))}
+
+
+def distance(one, other):
+    """Relative to the norm of all weights."""
+    assert one.keys() == other.keys()
+    gap = sum((one[n].double() - other[n].double()).square().sum() for n in one)
+    return float((gap / sum(t.double().square().sum() for t in one.values())).sqrt())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Each family in one process, and in two with DDP and with FSDP2."""
+    folder = tmp_path_factory.mktemp("parallel")
+    jobs = []
+    for family, (name, values) in families(folder).items():
+        config = configure(name, values)
+        train(config, folder / family / "1", quiet=True, device="cpu")
+        for way, shard in (("ddp", False), ("fsdp", True)):
+            if family in ("classify", "seq2seq") or not shard:
+                sharded = config.with_values({"train.shard": shard}, "test")
+                jobs.append((sharded, folder / family / way, {}))
+    in_processes(2, jobs)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["classify", "tag", "lm", "seq2seq"])
+def test_two_processes_learn_the_weights_of_one(family, runs):
+    alone = weights(runs / family / "1")
+    together = sorted(path for path in (runs / family).iterdir() if path.name != "1")
+    assert together
+    for path in together:
+        assert distance(alone, weights(path)) < 1e-6
+        first, second = (
+            json.loads((p / "model/record.json").read_text("utf-8"))
+            for p in (runs / family / "1", path)
+        )
+        assert first["updates"] == second["updates"] > 3
+
+
+def test_resumed_processes_write_the_same_bytes(tmp_path):
+    name, values = families(tmp_path)["classify"]
+    dropout = {"embedder.dropout": 0.5, "train.save_every": 1, "train.optimiser": "adamw"}
+    config = configure(name, values).with_values({**dropout, "train.shard": True}, "test")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    in_processes(2, [(config, whole, {})])
+    in_processes(2, [(config, cut, {"killed": 4})], ends_well=False)
+    assert not (cut / "model").exists()
+    in_processes(2, [(config, cut, {"resume": True})])
+    assert digest(cut) == digest(whole)
+    one, other = (load_file(path / "checkpoints/last.safetensors") for path in (whole, cut))
+    assert one.keys() == other.keys()
+    assert all(one[name].equal(other[name]) for name in one)
+
+
+def test_stateful_model_goes_on_in_another_number_of_processes(runs, tmp_path):
+    name, values = families(tmp_path)["lm"]
+    config = configure(name, {**values, "train.save_every": 1})
+    in_processes(2, [(config, tmp_path / "cut", {"killed": 5})], ends_well=False)
+    train(config, tmp_path / "cut", quiet=True, device="cpu", resume=True)
+    assert distance(weights(runs / "lm" / "1"), weights(tmp_path / "cut")) < 1e-6
+
+
+def test_classic_model_and_ensemble_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match=r"one process\. Train it without --processes"):
+        train(recipe("tfidf"), tmp_path / "run", train=str(reviews(tmp_path)))
+    ensemble = recipe("bag").with_values({"train.ensemble": 2}, "test")
+    with pytest.raises(UserError, match="join them with `weft ensemble`"):
+        train(ensemble, tmp_path / "run", train=str(reviews(tmp_path)))
+
+
+def test_dead_rank_is_named_in_one_line(tmp_path):
+    config = configure("bag", {"data.train": str(reviews(tmp_path)), "train.epochs": 2000})
+    (tmp_path / "config.toml").write_text(dumps(config.sections), "utf-8")
+    words = ("train", "config.toml", "-o", "run", "--processes", "2", "--quiet")
+    command = python_command("weft", *words, "--set", "train.epochs=2000")
+    weft = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(tmp_path / "run/checkpoints/last.safetensors")
+        victim = max(children(weft.pid))
+        os.kill(victim, signal.SIGKILL)
+        _, said = weft.communicate(timeout=30)
+    finally:
+        weft.kill()
+    assert weft.returncode == 2
+    assert said.startswith("error: Rank ")
+    assert said.endswith(
+        f" (process {victim}) was killed by SIGKILL, and the other processes were stopped.\n"
+    )
+    assert said.count("\n") == 1
+
+
+def wait_for(path):
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(path)
+
+
+def children(pid):
+    """The processes that a process has started."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True
+    )
+    return [int(word) for word in listed.stdout.split()]
