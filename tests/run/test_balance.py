@@ -200,7 +200,7 @@ def test_resumed_ensemble_keeps_its_members(tmp_path):
     [
         ("cnn", {"task.loss": "margin"}, r"cannot be combined with task\.loss = 'margin'"),
         ("cnn", {"task.label_smoothing": 0.1}, r"with task\.label_smoothing = 0\.1\. Remove one"),
-        ("tfidf", {}, r"classic 'tfidf' cannot be trained .* 'weights' or 'sampling', or use a"),
+        ("tfidf", {}, r"classic 'tfidf' .* its solver has no focal loss\. Set .* 'weights' or"),
         ("tagger-bilstm-crf", {}, r"a CRF scores whole sequences.*'sampling', or use head\.kind"),
         ("parser", {}, r"for tasks with classes .* the task 'parse' has none\. Remove it"),
     ],

@@ -30,7 +30,9 @@ def check_balance(full: FilledSections, task: AnyTask) -> None:
     if way not in known:
         fix = "--recipe tagger-bilstm" if task.is_structured else "a neural recipe"
         reason = (
-            "CRFsuite learns without weights" if way == "weights" else "it is not trained with it"
+            "CRFsuite learns without weights"
+            if way == "weights"
+            else "its solver has no focal loss"
         )
         if section == "head" and task.is_structured:
             reason = "the focal loss is of independent decisions, and a CRF scores whole sequences"
