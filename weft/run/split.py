@@ -6,8 +6,9 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import chain, islice
+from enum import IntEnum
+from functools import cache, partial
+from itertools import chain, compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -87,14 +88,21 @@ def from_files(
     def in_dev(example: Example) -> bool:
         return in_holdout(group_key(example), data.dev_fraction)
 
+    def assign(example: Example) -> Part:
+        return Part.DEV if in_dev(example) else Part.TRAIN
+
     if not classes or data.dev or not data.dev_fraction:
-        return _split_files(data, None, in_dev, tally)
+        return _split_files(data, assign, tally)
 
     @cache
     def stays() -> UntrainableClasses:
         return find_untrainable_classes(example_source(data, data.train)(), in_dev)
 
-    part = _split_files(data, None, lambda e: in_dev(e) and not stays().contains_text(e), tally)
+    def assign_kept(example: Example) -> Part:
+        kept = not in_dev(example) or stays().contains_text(example)
+        return Part.TRAIN if kept else Part.DEV
+
+    part = _split_files(data, assign_kept, tally)
     return replace(part, note=lambda: stays().note("dev"))
 
 
@@ -129,6 +137,8 @@ def find_untrainable_classes(
     waiting: dict[str, list[int]] = {}
     for example in examples:
         names = _classes(example)
+        if learned.issuperset(names):
+            continue  # as nearly all rows: none of the classes is waiting
         if names and not out(example):
             learned.update(names)
         for name in names:
@@ -143,10 +153,13 @@ def find_untrainable_classes(
 
 def _classes(example: Example) -> tuple[str, ...]:
     """Return the classes of a text; none if its words are labelled, which may be new in dev."""
-    label = sentence_label(example.label)
-    if label is None or label == "" or isinstance(label, (WordAnnotations, CharSpans, GoldAnswers)):
+    return _class_names(_stratum(example))
+
+
+def _class_names(stratum: object) -> tuple[str, ...]:
+    if stratum is None or stratum == "":
         return ()
-    return label if isinstance(label, tuple) else (str(label),)
+    return stratum if isinstance(stratum, tuple) else (str(stratum),)
 
 
 def check_files(data: Data) -> None:
@@ -208,8 +221,8 @@ def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Ho
     Every label gives the same share, to the nearest text; sentences that are labelled word by word
     are drawn from one pot, as is all that is `mixed`, where labels are texts. Copies of a text (up
     to case and spaces) go together. Dev is what `held` would take, evened out over the labels. No
-    class loses all of its rows. Two passes, of which the first keeps two hashes and a label's
-    number of each row.
+    class loses all of its rows. One pass, which keeps two hashes and a label's number of each row,
+    and another one if a class has to be saved.
     """
     shares = {
         "test": 0.0 if data.test else TEST_FRACTION,
@@ -220,8 +233,9 @@ def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Ho
     keys, order, values = array("Q"), array("L"), array("d")
     names: dict[object, int] = {}
     for example in example_source(data, data.train)():
-        keys.append(text_hash(group_key(example)))
-        order.append(_hash_order(group_key(example)))
+        key = group_key(example)
+        keys.append(text_hash(key))
+        order.append(_hash_order(key))
         stratum = None if mixed else _stratum(example)
         name = _label_number(example) if numbers else names.setdefault(stratum, len(names))
         values.append(name)
@@ -237,6 +251,11 @@ def choose_holdout(data: Data, numbers: bool = False, mixed: bool = False) -> Ho
     if numbers or mixed:
         return Holdout(chosen["dev"], chosen["test"])
     out = chosen["dev"] | chosen["test"]
+    kept = ~np.isin(np.array(keys, np.uint64), np.fromiter(out, np.uint64, len(out)))
+    numbers_kept = set(np.unique(np.array(values)[kept]).tolist())
+    learned = {c for s, number in names.items() if number in numbers_kept for c in _class_names(s)}
+    if all(learned.issuperset(_class_names(stratum)) for stratum in names):
+        return Holdout(chosen["dev"], chosen["test"])
     stays = find_untrainable_classes(
         example_source(data, data.train)(), lambda e: text_hash(group_key(e)) in out
     )
@@ -260,10 +279,11 @@ def _choose_lowest(
 def apply_holdout(data: Data, chosen: Holdout) -> Splits:
     """Return the configured files; parts without a file come from train as chosen."""
 
-    def within(side: frozenset[int]) -> Callable[[Example], bool]:
-        return lambda e: text_hash(group_key(e)) in side
+    def assign(example: Example) -> Part:
+        key = text_hash(group_key(example))
+        return Part.TEST if key in chosen.test else Part.DEV if key in chosen.dev else Part.TRAIN
 
-    return _split_files(data, within(chosen.test), within(chosen.dev))
+    return _split_files(data, assign, holds_test=True)
 
 
 def group_key(example: Example) -> str:
@@ -285,29 +305,69 @@ def text_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "big")
 
 
+class Part(IntEnum):
+    """The part to which a row of the training file belongs."""
+
+    TRAIN = 0
+    DEV = 1
+    TEST = 2
+
+
+class RowParts:
+    """The part of each row of a file, which is found out once and then kept: a byte a row."""
+
+    def __init__(self, source: Source, assign: Callable[[Example], Part]):
+        self.source, self.assign = source, assign
+        self._known: bytearray | None = None
+
+    def select(self, part: Part, source: Source) -> Iterator[Example]:
+        """Yield the rows of a part; `source` yields the same rows as the one of this object."""
+        if self._known is not None:
+            chosen = self._known.translate(bytes(number == part for number in range(256)))
+            yield from compress(source(), chosen)
+            return
+        known = bytearray()
+        for example in source():
+            found = self.assign(example)
+            known.append(found)
+            if found == part:
+                yield example
+        self._known = known
+
+
 def _split_files(
     data: Data,
-    in_test: Callable[[Example], bool] | None,
-    in_dev: Callable[[Example], bool],
+    assign: Callable[[Example], Part],
     tally: SkipCounter | None = None,
+    holds_test: bool = False,
 ) -> Splits:
-    """Return the three parts; `in_test` and `in_dev` select rows for parts without a file."""
-    texts = example_source(data, data.train)
-    taken: list[Callable[[Example], bool]] = []
+    """Return the three parts; `assign` selects the rows of parts without a file.
 
-    def part(path: str, mine: Callable[[Example], bool] | None) -> Source | None:
+    Without a test file, rows become test only where `assign` `holds_test`.
+    """
+    texts = example_source(data, data.train)
+    inside = {Part.TEST: holds_test and not data.test,
+              Part.DEV: bool(data.dev_fraction) and not data.dev}  # fmt: skip
+
+    def assign_rest(example: Example) -> Part:
+        part = assign(example)
+        return part if inside.get(part) else Part.TRAIN
+
+    parts = RowParts(texts, assign_rest)
+
+    def open_part(path: str, part: Part) -> Source | None:
         if path:
             return example_source(like_train(data, path), path, tally)
-        if mine is None:
-            return None
-        earlier = tuple(taken)
-        taken.append(mine)
-        return lambda: (e for e in texts() if mine(e) and not any(out(e) for out in earlier))
+        return (lambda: parts.select(part, texts)) if inside[part] else None
 
-    test = part(data.test, in_test)
-    dev = part(data.dev, in_dev if data.dev_fraction else None)
+    test, dev = open_part(data.test, Part.TEST), open_part(data.dev, Part.DEV)
     whole = example_source(data, data.train, tally, phrases=data.phrases)
-    train = _remaining(whole, texts, lambda e: any(out(e) for out in taken), data.phrases)
+    if not any(inside.values()):
+        return Splits(whole, dev, test)
+    if data.phrases:
+        train = _remaining(whole, texts, lambda e: assign_rest(e) != Part.TRAIN, True)
+    else:
+        train = partial(parts.select, Part.TRAIN, whole)
     return Splits(train, dev, test)
 
 
