@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -71,6 +71,20 @@ def predict(
     device: options.Device = "auto",
     rounded: options.Int8 = False,
     replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for the rows of tables ('in/*.parquet') with their predictions, in parts.",
+        ),
+    ] = None,
+    part: Annotated[
+        str, typer.Option(help="With -o: the share of this process, such as 3/8.")
+    ] = "1/1",
+    embeddings: Annotated[
+        str, typer.Option(help="With -o, sentence vectors instead: column or npy.")
+    ] = "",
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
@@ -92,6 +106,9 @@ def predict(
             f"--conll writes semantic roles or coreference, but {model} is of the task "
             f"'{predictor.config['task']['kind']}'. Use --json instead."
         )
+    if output is not None:
+        _predict_files(predictor, inputs or [], output, (text, text_pair), part, embeddings)
+        return
     labels = predictor.class_labels
     boundaries = predictor.task.has_boundaries
     if every and not labels and not boundaries:
@@ -139,6 +156,36 @@ def predict(
         texts = "1 text was" if partly == 1 else f"{partly} texts were"
         why = "cut, or with words that the model does not tell apart"
         typer.echo(f"note: {texts} read only in part: {why} (coverage < 1)", err=True)
+
+
+def _predict_files(
+    predictor: "Predictor",
+    inputs: Sequence[str],
+    output: Path,
+    named: tuple[str, str],
+    part: str,
+    embeddings: str,
+) -> None:
+    """Predict tables into a folder."""
+    from weft.predict.bulk import predict_files
+    from weft.text.read import Columns
+
+    if not inputs or "-" in inputs:
+        raise UserError("-o writes the rows of tables: name files, such as 'in/*.parquet'.")
+    share = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
+    if share is None:
+        raise UserError(f"--part should be I/N, such as 3/8, got '{part}'.")
+    kinds: tuple[Literal["", "column", "npy"], ...] = ("", "column", "npy")
+    kind = next((kind for kind in kinds if kind == embeddings), None)
+    if kind is None:
+        raise UserError(f"--embeddings should be column or npy, got '{embeddings}'.")
+    text, text_pair = (options.column(one) if one else None for one in named)
+    columns = Columns(text=text, label="", text_pair=text_pair, requires_pair=predictor.pairs)
+    done = predict_files(
+        predictor, inputs, output, columns=columns, part=(int(share[1]), int(share[2])),
+        embeddings=kind,
+    )  # fmt: skip
+    typer.echo(f"{output}: {done}", err=True)
 
 
 def looks_like_a_path(given: str) -> bool:
