@@ -44,7 +44,7 @@ ORDER = (
     {"inference"},
     {"train"},
     {"predict", "convert", "export", "classic", "vectors"},
-    {"explain"},
+    {"explain", "annotate"},
     {"run"},
     {"tune", "compare", "loading", "hub"},
     {"report", "estimators"},

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.annotate import Pipeline as Pipeline
     from weft.compare import compare as compare
     from weft.config import Config as Config
     from weft.config import recipe as recipe
@@ -50,6 +51,7 @@ _HOMES = {
     "build_model": "weft.model",
     "Padded": "weft.batch",
     "PairClassifier": "weft.estimators",
+    "Pipeline": "weft.annotate",
     "Predictor": "weft.predict",
     "Regressor": "weft.estimators",
     "Settings": "weft.train.settings",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from weft.text.label_tree import LabelTree
     from weft.tokens.special_tokens import SpecialTokens
     from weft.tokens.tokenizer import Tokenizer
+    from weft.tokens.word_segmenter import WordSegmenter
 
 # What the steps of a row are: tokens of a text or of a pair, words, nodes of a tree, vectors.
 InputKind = Literal["text", "pairs", "words", "trees", "vectors"]
@@ -534,6 +535,7 @@ class Task(Generic[Space]):
     has_target_tokenizer: bool = False  # answers are texts: `text_space` takes their tokenizer
     gives_vectors: bool = False  # there are no answers, only vectors
     file_format: str = ""  # that column files are read in; empty: as tagged words
+    shares_heads_of: str = ""  # the task whose heads answer it; empty: it has its own
     has_boundaries: bool = False  # an answer has a start and an end distribution
     can_average: bool = False  # several models can answer as one: an ensemble
     has_classes: bool = False  # `classes` of a target can be counted and balanced
@@ -697,6 +699,7 @@ class ClassicModel:
     takes_weights = False  # `fit` takes the weights of rows
     epochs = 1  # passes over the texts, of a model that reports them one by one
     remarks: "Sequence[str]" = ()  # on the last fit, for the log
+    cuts: "WordSegmenter | None" = None  # splits plain text into words, if that was learned
 
     @property
     def note(self) -> str:
@@ -844,6 +847,11 @@ class Engine:
     def has_backward_lm(self) -> bool:
         """True for a language model that also has a backward direction."""
         return False
+
+    @property
+    def word_segmenter(self) -> "WordSegmenter | None":
+        """The word segmenter that was trained with it, if there is one."""
+        return None
 
     @property
     def can_average(self) -> bool:

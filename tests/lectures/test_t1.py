@@ -323,7 +323,7 @@ def sizes(full):
         return ROLES
     if kind == "coref":
         return ((("chain",), ""), (("news",), ""))
-    if kind in ("tag", "parse", "constituency", "nodes", "intent-slots"):
+    if kind in ("tag", "sentences", "parse", "constituency", "nodes", "intent-slots"):
         return ((("A", "B", "root"), ""), (("X", "Y"), ""))
     return 3
 

@@ -21,7 +21,7 @@ from weft.text.example import Example
 from weft.train.class_balance import check_balance
 
 WAYS = ("weights", "sampling", "focal")
-WITH_CLASSES = ("classify", "pair-classify", "tag", "nodes")
+WITH_CLASSES = ("sentences", "classify", "pair-classify", "tag", "nodes")
 REFUSED = {
     ("tfidf", "focal"), ("tfidf-pair", "focal"), ("crf", "focal"), ("crf", "weights"),
     ("tagger-bilstm-crf", "focal"), ("tagger-window", "focal"),

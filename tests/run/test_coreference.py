@@ -176,8 +176,6 @@ def test_other_heads_tasks_and_settings_are_refused(files, run, tmp_path):
         done = fails_with_one_line("train", "--recipe", "coref-bilstm", *train, "--set", setting)
         assert re.search(message, done)
     assert "coref-bilstm" in fails_with_one_line("train", "--recipe", "tagger-bilstm", *train)
-    assert re.search("not supported|cannot", fails_with_one_line(
-        "explain", files / "run", TEXT, "-o", tmp_path / "e.html"))  # fmt: skip
 
 
 def test_compare_recognises_the_task(files):

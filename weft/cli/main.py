@@ -26,7 +26,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
-from weft.cli.models import ensemble, extract, threshold
+from weft.cli.models import annotate, ensemble, extract, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
 from weft.errors import (
@@ -75,6 +75,7 @@ app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)
 app.command("extract")(extract.extract)
+app.command("annotate")(annotate.annotate)
 app.command("explain")(explain.explain)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)

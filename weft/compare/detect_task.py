@@ -25,6 +25,7 @@ TASK_NEEDS = {
     "parse": "a head for each word, as in CoNLL-U",
     "constituency": "bracketed trees, or columns with parse bits",
     "nodes": "bracketed trees",
+    "sentences": "sentences in the order of a text, as in CoNLL-U",
     "srl": "a column of rolesets, then a column of roles for each predicate",
     "coref": "a column of mention brackets in documents, as in CoNLL-2012",
     **dict.fromkeys(PAIR_TASKS, "two texts in each row: --text A --text-pair B"),

@@ -14,6 +14,7 @@ from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
 if TYPE_CHECKING:
     from weft.tasks.language import LMVocabulary
+    from weft.tokens.word_segmenter import WordSegmenter
 
 
 class ClassicEngine(Engine):
@@ -79,6 +80,10 @@ class ClassicEngine(Engine):
 
     def save(self, folder: Path) -> None:
         self.part.save(folder)
+
+    @property
+    def word_segmenter(self) -> "WordSegmenter | None":
+        return self.part.cuts
 
     @property
     def note(self) -> str:

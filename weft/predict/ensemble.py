@@ -24,6 +24,7 @@ from weft.runtime import Runtime
 from weft.tasks.annotation import Decoded
 from weft.tasks.regress import VectorScale
 from weft.tasks.task import AnyTask
+from weft.tokens.word_segmenter import WordSegmenter
 
 SCORED_TEXTS = 512  # texts whose distributions are in memory at a time
 
@@ -165,6 +166,11 @@ class EnsembleEngine(Engine):
     def input_kind(self) -> InputKind:
         kinds = [member.engine.input_kind for member in self.members]
         return next((kind for kind in kinds if kind in ("trees", "vectors")), kinds[0])
+
+    @property
+    def word_segmenter(self) -> WordSegmenter | None:
+        """The word segmenter of the first member."""
+        return self.members[0].engine.word_segmenter
 
     @property
     def note(self) -> str:

@@ -470,6 +470,10 @@ class NeuralEngine(Engine):
         return self.model.traits.input_kind
 
     @property
+    def word_segmenter(self) -> WordSegmenter | None:
+        return self.indexer.segmenter
+
+    @property
     def note(self) -> str:
         """Notes on the metrics, and on the layers that the vectors come from."""
         mixes = [embedder.scalar_mix for embedder in self.model.embedder_parts]

@@ -41,7 +41,11 @@ DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual on
     "seq2seq": ("response", "state"),
     "language": ("text",),
 }
-FORMAT_RECIPES = {"roles": "srl-bilstm-crf", "coreference": "coref-bilstm"}
+FORMAT_RECIPES = {
+    "roles": "srl-bilstm-crf",
+    "coreference": "coref-bilstm",
+    "paragraphs": "sentence-splitter",
+}
 WORD_TASKS = ("tag", "intent-slots", "regress-words")  # read a column of a file of words
 
 

@@ -546,7 +546,7 @@ def _check_parts(full: FilledSections, task: AnyTask) -> None:
     head, pool = full["head"]["kind"], full["pool"]["kind"]
     head_task = registry.find("head", head).task
     by_word = task.is_structured
-    if head_task != kind if by_word else bool(head_task):
+    if head_task != (task.shares_heads_of or kind) if by_word else bool(head_task):
         message = (
             f"answers the task '{head_task}'" if head_task else "answers about the text as a whole"
         )

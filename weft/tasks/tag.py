@@ -23,6 +23,7 @@ from weft.tasks.task import Answer, Loss, StructuredTask
 from weft.text.annotation import schemes
 from weft.text.annotation.spans import align_tags
 from weft.text.example import TAG_COLUMN, CharSpans, Example, SkipCounter, WordAnnotations
+from weft.text.formats.structured import SENTENCE
 from weft.tokens.pretokenizer import word_spans
 
 if TYPE_CHECKING:
@@ -228,6 +229,26 @@ class Tag(StructuredTask[TagSpace]):
 
     def build_metric(self, space: TagSpace) -> "TagMetric":
         return TagMetric(space)
+
+
+@register("task", "sentences")
+class SplitSentences(Tag):
+    """The sentences of running text, as spans: of each word, whether it begins one.
+
+    Learned from CoNLL-U: the sentences of a paragraph (`# newpar`, `# newdoc`) are read as one
+    text. How words are cut is learned with it, from the offsets of the words.
+    """
+
+    file_format = "paragraphs"
+    shares_heads_of = "tag"
+
+    def __init__(self, loss: LossKind = "cross-entropy") -> None:
+        super().__init__([SENTENCE], "IOB2", learn="IOB2", loss=loss)
+
+    @staticmethod
+    def infer(settings: Section, examples: Iterable[Example]) -> dict[str, object]:
+        """Infer nothing: the column and its scheme are fixed."""
+        return {}
 
 
 class TagMetric(MetricRepr):

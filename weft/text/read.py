@@ -261,12 +261,15 @@ def _read_structured(
     from weft.text.formats.structured import (
         read_column_examples,
         read_conllu_examples,
+        read_paragraphs,
         read_span_examples,
     )
 
     if kind == "conllu":
         label = "" if columns.label is None else str(columns.label)
         return read_conllu_examples(name, label=label, on_bad_row=on_bad_row, skipped=skipped)
+    if kind == "paragraphs":
+        return read_paragraphs(name, on_bad_row=on_bad_row, skipped=skipped)
     if kind == "dialogue":
         return read_dialogue_examples(name, "response", on_bad_row=on_bad_row, skipped=skipped)
     if kind == "roles":

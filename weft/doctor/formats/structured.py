@@ -33,6 +33,8 @@ def format_of(path: str, format: str | None, columns: Columns) -> str:
     recognised = format or recognise(path)
     if is_table(path):
         return recognised
+    if recognised == "paragraphs":
+        return "conllu"  # its sentences are checked
     if format is None and recognised == "jsonl":
         with contextlib.closing(LineSource(path)) as source:
             lines = [raw.decode("utf-8", "replace") for raw in source.head()]

@@ -1,6 +1,7 @@
 """Coreference chains in the text, an entity by its colour and number: HTML or terminal."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -36,16 +37,17 @@ def nest_mentions(annotation: Annotation) -> Iterator[tuple[str, str]]:
 def draw_chains(annotation: Annotation) -> Markup:
     """Draw the words with a coloured mark around each mention."""
     parts: list[str] = []
+    gaps = iter(_gaps(annotation))
     gap = ""
     for kind, value in nest_mentions(annotation):
         if kind == "close":
             parts.append(f"<sub>{escape(value)}</sub></mark>")
             continue
         parts.append(gap)
-        gap = " " if kind == "word" else ""
+        gap = next(gaps) if kind == "word" else ""
         if kind == "open":
             hue = _hash_entity(value) * GOLDEN_ANGLE % 360
-            parts.append(f'<mark style="background:hsl({hue:.0f} 70% 85%)">')
+            parts.append(f'<mark style="--own:hsl({hue:.0f} 70% 45%)">')
         else:
             parts.append(str(escape(value)))
     return Markup('<div class="chains">{}</div>').format(Markup("".join(parts)))
@@ -67,6 +69,15 @@ def draw_chains_terminal(annotation: Annotation) -> "Text":
         else:
             out.append(value)
     return out
+
+
+def _gaps(annotation: Annotation) -> list[str]:
+    """Return what stands between each word and the next: a space, or nothing as in the text."""
+    count = len(annotation.words)
+    if not annotation.text or len(annotation.places) != count:
+        return [" "] * count
+    pairs = pairwise(annotation.places)
+    return [*(" " * (end < start) for (_, end), (start, _) in pairs), ""]
 
 
 def _hash_entity(entity: str) -> int:

@@ -105,7 +105,12 @@ def list_files(path: str | os.PathLike[str]) -> list[str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a text without line breaks into sentences.
+    """Split a text without line breaks into sentences, as `locate_sentences` does."""
+    return [text[start:end] for start, end in locate_sentences(text)]
+
+
+def locate_sentences(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences of a text without blank lines start and end.
 
     A simple rule: a sentence ends in . ! ? or …, before white space and anything but a lower-case
     letter; not after an initial or a known abbreviation.
@@ -125,10 +130,16 @@ def split_sentences(text: str) -> list[str]:
         )
         if after.islower() or (dotted and short):
             continue
-        out.append(text[start : end.end()].strip())
+        out.append((start, end.end()))
         start = end.end()
-    out.append(text[start:].strip())
-    return [sentence for sentence in out if sentence]
+    out.append((start, len(text)))
+    return [span for span in (_strip_span(text, *one) for one in out) if span[0] < span[1]]
+
+
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without the white space at its ends."""
+    covered = text[start:end]
+    return end - len(covered.lstrip()), start + len(covered.rstrip())
 
 
 def detect_document_layout(source: LineSource) -> tuple[DocumentLayout, bool]:

@@ -25,7 +25,8 @@ SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request
 UNLEARNED_FORMATS = ("extractions",)  # no task learns them yet
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
-    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", *SEMANTIC_FORMATS),
+    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", "paragraphs"),
+    *SEMANTIC_FORMATS,
 )
 LABEL_PREFIX = "__label__"
 MAX_CELL_CHARS = 10_000_000  # characters
@@ -49,7 +50,8 @@ FORMAT_BY_ENDING = {
 
 # Formats with more than one label per text; each has its own reader.
 STRUCTURED_FORMATS = (
-    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", *SEMANTIC_FORMATS),
+    *("conllu", "conll", "spans", "standoff", "squad", "dialogue", "paragraphs"),
+    *SEMANTIC_FORMATS,
 )
 _STRUCTURED_BY_ENDING = {
     ".conllu": "conllu",

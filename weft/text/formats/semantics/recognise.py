@@ -27,4 +27,7 @@ def semantic_format(path: str, wanted: str) -> str:
         return ""
     if len(files) > 1:
         return wanted if wanted == "roles" and detect_roles(path) is not None else ""
-    return wanted if recognise_semantics(path, recognise(path)) == wanted else ""
+    kind = recognise(path)
+    if wanted == "paragraphs":  # any CoNLL-U file has them
+        return wanted if kind == "conllu" else ""
+    return wanted if recognise_semantics(path, kind) == wanted else ""
