@@ -38,6 +38,7 @@ from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.read import GUESSED_HEADER
 
+SPLITTING = "sentences"  # the task that every CoNLL-U file fits, whatever its tags
 COLUMN_SETTINGS = ("text", "text_pair", "label", "second", "format", "dialogue", "history")
 
 
@@ -144,8 +145,12 @@ def find_tasks(data: Data) -> tuple[str, ...]:
     semantic = _semantic_tasks(data)
     if semantic and data.format:
         return semantic
+    splitting = semantic_format(data.train, find_task(SPLITTING).file_format)
+    if splitting and data.format == splitting:
+        return (SPLITTING,)
     try:
-        return (*semantic, *detect_tasks(example_source(data, data.train)()))
+        tasks = detect_tasks(example_source(data, data.train)())
+        return (*semantic, *tasks, *((SPLITTING,) if splitting else ()))
     except UserError:
         if not semantic:
             raise

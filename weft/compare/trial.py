@@ -302,8 +302,13 @@ class Trial:
         from weft.predict import load
 
         rows = list(islice(self.read_predictions(), BATCH_TEXTS))
+        predictor = load(self.folder / "model", device=device)
         inputs = [build_input(row) for row in rows]
-        timed = measure_latency(load(self.folder / "model", device=device), inputs, seconds)
+        if predictor.engine.input_kind == "vectors":  # texts name files next to that of the data
+            data = predictor.config["data"]
+            file = data["test"] or data["train"]
+            inputs = [Example(str(row["text"]), file=file) for row in rows]
+        timed = measure_latency(predictor, inputs, seconds)
         timing = Timing(**dataclasses.asdict(timed), memory_bytes=host_memory())
         write_text(self.folder / TIMING, json.dumps(dataclasses.asdict(timing), indent=1) + "\n")
         return timing

@@ -1,5 +1,6 @@
 """Write the test split of a training file in the same format."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,17 +11,26 @@ from weft.text.annotation import trees
 from weft.text.annotation.spans import SpanText
 from weft.text.example import CharSpans, Example, GoldAnswers, WordAnnotations
 from weft.text.formats import conll, conllu
+from weft.text.formats.features import names_recording, recording_path
 from weft.text.formats.parallel import resolve_files, sibling_file
 from weft.text.formats.recognise import recognise
 from weft.text.formats.semantics.coreference import format_document
 from weft.text.formats.semantics.roles import format_example
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
+from weft.text.formats.structured import group_paragraphs, mark_paragraph
 from weft.text.line_source import strip_compression
 from weft.text.write import open_text
 from weft.text.write import write as write_examples
 
-ENDINGS = {"conllu": ".conllu", "conll": ".conll", "trees": ".ptb", "roles": ".conll"}
+ENDINGS = {
+    "conllu": ".conllu",
+    "paragraphs": ".conllu",
+    "conll": ".conll",
+    "trees": ".ptb",
+    "roles": ".conll",
+    "coreference": ".conll",
+}
 
 
 def write_test_split(data: Data, test: Source, folder: Path) -> str:
@@ -40,12 +50,23 @@ def write_test_split(data: Data, test: Source, folder: Path) -> str:
         write_spans(_span_documents(test), path)
         return str(path)
     if kind not in ENDINGS:
+        _copy_recordings(test, folder)
         write_examples(test(), path)
         return str(path)
     with atomic_write(path) as part, open_text(part, "") as out:
         for block in _format_sentences(data, kind, list(test())):
             out.write(block)
     return str(path)
+
+
+def _copy_recordings(test: Source, folder: Path) -> None:
+    """Copy the recordings that the test texts name, so that their file can name them as before."""
+    for example in test():
+        if example.vectors is None and names_recording(example.text):
+            target = folder / example.text.strip()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(target) as part:
+                shutil.copyfile(recording_path(example), part)
 
 
 def _write_parallel(data: Data, files: tuple[str, ...], test: Source, folder: Path) -> str:
@@ -100,6 +121,11 @@ def _format_sentences(data: Data, kind: str, chosen: list[Example]) -> list[str]
     if kind == "conllu":
         sentences = conllu.read_conllu(data.train, on_bad_row=data.on_bad_row)
         return [conllu.format(sentence) for sentence in sentences if sentence.line in lines]
+    if kind == "paragraphs":
+        sentences = conllu.read_conllu(data.train, on_bad_row=data.on_bad_row)
+        groups = (group for group in group_paragraphs(sentences) if group[0].line in lines)
+        return [conllu.format(mark_paragraph(one, not k)) for group in groups
+                for k, one in enumerate(group)]  # fmt: skip
     if kind == "conll":
         words, tags = (None if c == "" else c for c in (data.text, data.label))
         rows = conll.read_columns(data.train, words=words, tags=tags, on_bad_row=data.on_bad_row)

@@ -157,7 +157,16 @@ def _load_recording(example: Example, where: str, frontend: Frontend | None) -> 
             f"{where}: '{name[-60:]}' is a recording, and this model reads {reads}. Use the "
             "embedder 'log-mel', as --recipe ctc-speech does."
         )
-    path = name
+    try:
+        return frontend.vectors(*read_wav(recording_path(example, where)))
+    except UserError as error:
+        raise MatrixError("unreadable matrix", where, str(error)) from None
+
+
+def recording_path(example: Example, where: str = "") -> str:
+    """Return the path of the recording that an example names, below the folder of its file."""
+    where = where or example.where
+    path = name = example.text.strip()
     if example.file not in ("", "-") and not example.file.startswith(MEMORY_PREFIX):
         folder = os.path.realpath(Path(example.file).parent)
         path = os.path.join(folder, name)
@@ -165,10 +174,7 @@ def _load_recording(example: Example, where: str, frontend: Frontend | None) -> 
             reason = f"'{name[-60:]}' is not in the folder of {example.file}. Put recordings "
             reason += "there or below, and name them by relative paths."
             raise MatrixError("unreadable matrix", where, reason)
-    try:
-        return frontend.vectors(*read_wav(path))
-    except UserError as error:
-        raise MatrixError("unreadable matrix", where, str(error)) from None
+    return path
 
 
 def load_image(example: Example) -> np.ndarray:

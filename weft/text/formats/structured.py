@@ -6,6 +6,7 @@ begin at `# newpar` or `# newdoc`; their sentences are joined as in the original
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from weft.text.example import TAG_COLUMN, CharSpans, Example, SkipCounter, WordAnnotations
@@ -109,6 +110,14 @@ def group_paragraphs(
 def starts_paragraph(sentence: Sentence) -> bool:
     """Return whether a comment marks the sentence as the first of a paragraph or document."""
     return any(comment.lstrip("# ").split(" ", 1)[0] in MARKS for comment in sentence.comments)
+
+
+def mark_paragraph(sentence: Sentence, first: bool) -> Sentence:
+    """Return the sentence with a mark if it is the first of a paragraph that has none."""
+    if not first or starts_paragraph(sentence):
+        return sentence
+    breaks = ("\n", *sentence.breaks) if sentence.breaks else ()
+    return replace(sentence, parts=("# newpar", *sentence.parts), breaks=breaks)
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> Example:
