@@ -26,6 +26,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
+from weft.cli.lab import lab
 from weft.cli.models import annotate, ensemble, extract, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
@@ -90,6 +91,7 @@ app.command("list")(list_.show)
 app.add_typer(config.app, name="config")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(vectors.app, name="vectors")
+app.add_typer(lab.app, name="lab")
 
 
 def main() -> None:

@@ -21,7 +21,10 @@ from weft.report.charts.label_placement import GAP, LabelPlacer
 
 # Placeholder colours, replaced by the page's CSS variables in the SVG.
 INK, MUTED, LINE, ACCENT, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", PAPER: "paper"}
+SERIES = tuple(f"#0a0a{i:02x}" for i in range(10))  # of lines that a legend names
+VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", PAPER: "paper"} | {
+    colour: f"c{i}" for i, colour in enumerate(SERIES)
+}
 STYLE: Any = {  # matplotlib's stubs want every key as a literal
     "svg.fonttype": "none",  # text stays text: small, selectable, in the page's font
     "svg.hashsalt": "weft",  # same chart, same bytes

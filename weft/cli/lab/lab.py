@@ -1,0 +1,18 @@
+"""weft lab: experiments on the claims of the lectures."""
+
+import typer
+
+from weft.cli.lab import measure, run
+
+app = typer.Typer(
+    name="lab", help="Experiments on the claims of the lectures.", no_args_is_help=True
+)
+app.command("list")(run.show)
+app.command("run")(run.run)
+app.command("cost")(measure.cost)
+app.command("scaling")(measure.scaling)
+
+
+@app.callback()
+def about() -> None:
+    """Experiments on the claims of the lectures."""

@@ -1,0 +1,1 @@
+"""One folder per theme, one file per claim; each file ends with its EXPERIMENT."""
