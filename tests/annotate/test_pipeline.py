@@ -9,7 +9,10 @@ import weft
 from weft.annotate import Pipeline, SourceText, segment
 from weft.annotate.segment import Segmenter, split_document, split_paragraphs
 from weft.annotate.sources import read_sources
+from weft.compare.prepare import find_tasks
+from weft.compare.write_test_split import write_test_split
 from weft.errors import UserError
+from weft.run.data import Data
 from weft.text.formats.conllu import read_conllu
 from weft.text.formats.documents import locate_sentences, split_sentences
 from weft.text.formats.structured import MAX_PARAGRAPH_WORDS, group_paragraphs, join_sentences
@@ -146,6 +149,19 @@ def test_paragraphs_of_a_treebank_are_running_text(tmp_path):
     groups = list(group_paragraphs(plain * 400))  # no marks: cut by length
     assert all(len(join_sentences(g).words) <= MAX_PARAGRAPH_WORDS for g in groups)
     assert sum(map(len, groups)) == 400
+
+
+def test_compare_fits_sentences_and_keeps_whole_paragraphs(models, tmp_path):
+    path = models["sentences"].parent / "a.conllu"
+    assert find_tasks(Data(train=str(path)))[-1] == "sentences"
+    data = Data(train=str(path), format="paragraphs")
+    assert find_tasks(data) == ("sentences",)
+    rows = list(read(path, format="paragraphs"))[1::2]
+    written = write_test_split(data, lambda: iter(rows), tmp_path)
+    again = list(read(written, format="paragraphs"))
+    assert [(e.text, e.places, e.label) for e in again] == [
+        (e.text, e.places, e.label) for e in rows
+    ]
 
 
 def test_a_splitter_is_a_tagger_of_words_with_its_own_scores(models):

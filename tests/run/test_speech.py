@@ -9,6 +9,7 @@ import weft
 from tests.fixtures.recipe_runs import _recordings as write_recordings
 from weft import config
 from weft.compare.prepare import choose_recipes
+from weft.compare.write_test_split import write_test_split
 from weft.errors import UserError
 from weft.explain.run import run_explain
 from weft.predict.evaluate import evaluate
@@ -76,6 +77,14 @@ def test_answers_are_explained_by_steps(files, run):
     assert len(one.words) > 5
     with pytest.raises(UserError, match="weft predict"):
         Generator(run.predictor)
+
+
+def test_the_test_part_of_a_comparison_has_its_recordings(files, tmp_path):
+    rows = list(read(files / "a.jsonl"))[:2]
+    path = write_test_split(Data(train=str(files / "a.jsonl")), lambda: iter(rows), tmp_path)
+    assert [one.text for one in read(path)] == [one.text for one in rows]
+    for one in rows:
+        assert (tmp_path / one.text).read_bytes() == (files / one.text).read_bytes()
 
 
 def test_recordings_choose_their_recipes_and_are_checked(files):

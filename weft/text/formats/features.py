@@ -157,8 +157,9 @@ def _load_recording(example: Example, where: str, frontend: Frontend | None) -> 
             f"{where}: '{name[-60:]}' is a recording, and this model reads {reads}. Use the "
             "embedder 'log-mel', as --recipe ctc-speech does."
         )
+    path = recording_path(example, where)
     try:
-        return frontend.vectors(*read_wav(recording_path(example, where)))
+        return frontend.vectors(*read_wav(path))
     except UserError as error:
         raise MatrixError("unreadable matrix", where, str(error)) from None
 
