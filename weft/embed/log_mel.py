@@ -10,7 +10,7 @@ from weft.batch import Padded
 from weft.embed.features import FeatureEmbedder
 from weft.errors import UserError
 from weft.registry import register
-from weft.text.audio.log_mel import LogMel
+from weft.text.audio.log_mel import LogMel, Standardise
 
 
 @register("embedder", "log-mel")
@@ -18,8 +18,10 @@ class LogMelEmbedder(FeatureEmbedder):
     """A linear map of the log-mel vectors of a recording.
 
     Recordings are resampled to `sample_rate`; 0 keeps the rate of each, which should then be the
-    same. In training, `mask_bands` consecutive mel bands and `mask_steps` consecutive vectors at
-    most are zero in each recording (SpecAugment, Park et al. 2019).
+    same. Mean 0 and deviation 1 are those of each of the bands over time, or with `standardise =
+    "recording"` of all numbers, which keeps the balance of the bands. In training, `mask_bands`
+    consecutive mel bands and `mask_steps` consecutive vectors at most are zero in each recording
+    (SpecAugment, Park et al. 2019).
     """
 
     frontend: LogMel
@@ -35,8 +37,9 @@ class LogMelEmbedder(FeatureEmbedder):
         dropout: float = 0.0,
         mask_bands: int = 0,
         mask_steps: int = 0,
+        standardise: Standardise = "bands",
     ):
-        audio = LogMel(sample_rate, mels, window_ms, hop_ms, stack)
+        audio = LogMel(sample_rate, mels, window_ms, hop_ms, stack, standardise)
         super().__init__(audio.width, width, dropout)
         if not 0 <= mask_bands <= mels or mask_steps < 0:
             raise UserError(
