@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 
 import weft
@@ -13,7 +14,7 @@ from tests.fixtures.weights import digest
 from weft import config
 from weft.cli.chat import Conversation, cut_at_marker
 from weft.errors import UserError
-from weft.metrics.generation.dialogue import Distinct, StateAccuracy
+from weft.metrics.generation.dialogue import Distinct, ResponseRecall, StateAccuracy
 from weft.predict.generate import Generator
 from weft.run.split import group_key
 from weft.text.example import SkipCounter
@@ -23,6 +24,7 @@ from weft.text.formats.dialogue import (
     parse_state,
     read_dialogue_examples,
     read_dialogues,
+    replace_state,
 )
 from weft.text.formats.recognise import recognise
 
@@ -139,6 +141,52 @@ def test_states_are_learned_and_every_verb_reads_them(run, files, tmp_path):
     assert again([text])[0].value == run.predictor([text])[0].value
 
 
+def test_updates_read_the_state_before_and_the_turns_since(tmp_path):
+    turns = [
+        {"speaker": "user", "text": "hi"},
+        {"speaker": "system", "text": "Hello ."},
+        {"speaker": "user", "text": "thai", "state": {"food": "thai"}},
+        {"speaker": "system", "text": "Where ?"},
+        {"speaker": "user", "text": "north", "state": {"food": "thai", "area": "north"}},
+    ]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"turns": turns}) + "\n", "utf-8")
+    first, second = read_dialogue_examples(tmp_path / "a.jsonl", "update")
+    assert first.text == "[state] none [user] hi [system] Hello . [user] thai"
+    assert second.text == "[state] food = thai [system] Where ? [user] north"
+    assert second.label == "area = north ; food = thai"
+    asked = list(read_dialogue_examples(tmp_path / "a.jsonl", "update", labelled=False))
+    assert [one.label for one in asked] == [None, "food = thai", "area = north ; food = thai"]
+    assert replace_state(second.text, "none") == "[state] none [system] Where ? [user] north"
+
+
+def test_states_are_tracked_from_predicted_states(files, tmp_path):
+    dev = tmp_path / "dev.jsonl"  # with states that no model predicts
+    wrong = (files / "dev.jsonl").read_text("utf-8").replace('{"food": "thai"}', '{"food": "fish"}')
+    dev.write_text(wrong, "utf-8")
+    values = {"data.dialogue": "update", "data.dev": str(dev), "train.epochs": 7}
+    tracker = weft.train(small(files, **values), tmp_path / "run", quiet=True, device="cpu")
+    predictor = tracker.predictor
+    examples = list(read_dialogue_examples(dev, "update"))
+    expected, state = [], ""
+    for example in examples:  # one after the other
+        if example.id.endswith("-0"):
+            state = "none"
+        turns = example.text[example.text.index(" [") :]
+        (answer,) = predictor([f"[state] {state}{turns}"])
+        expected.append(str(answer.value))
+        state = format_state(tuple(parse_state(str(answer.value)).items()))
+    from_truth = [str(answer.value) for answer in predictor([e.text for e in examples])]
+    assert from_truth != expected
+    assert [line.split("\t")[0] for line in ok("predict", tmp_path / "run", dev).lines] == expected
+    metric = StateAccuracy()
+    metric.add(expected, [example.label for example in examples])
+    right = metric.compute(0)["joint_goal_accuracy"].value
+    assert tracker.figures["dev"]["joint_goal_accuracy"].value == right
+    printed = json.loads(ok("evaluate", tmp_path / "run", dev, "--json").out)
+    assert printed["joint_goal_accuracy"]["value"] == right
+    assert "tracks states" in fails("chat", tmp_path / "run")
+
+
 def test_compare_recognises_dialogues(files):
     from weft.compare.prepare import find_tasks
     from weft.run.data import Data
@@ -200,6 +248,23 @@ def test_distinct_equals_sets_over_all_answers():
         ngrams = Counter(g for r in rows for g in zip(*(r[i:] for i in range(order)), strict=False))
         assert found[f"distinct{order}"].value == pytest.approx(len(ngrams) / ngrams.total())
     assert first.n == 5
+
+
+def test_recall_counts_own_responses_that_win():
+    groups = [i // 3 for i in range(36)]
+    own = np.eye(36)
+    own[7] = 0.5  # ties with the others
+    own[20, :] = 2.0
+    own[20, 20] = 1.0  # beaten by all
+    own[3, 4:6] = 9.0  # beaten only by its own dialogue, which is never drawn
+    metric = ResponseRecall()
+    metric.add(own, groups)
+    assert metric.compute(0)["recall_at_1"].value == pytest.approx(34 / 36)
+    noise = ResponseRecall(5)
+    noise.add(np.random.default_rng(1).normal(size=(2000, 2000)), range(2000))
+    assert noise.compute(0)["recall_at_1"].value == pytest.approx(1 / 5, abs=0.03)
+    with pytest.raises(UserError, match="there are 3"):
+        ResponseRecall().add(np.eye(6), groups[:6])
 
 
 def test_chat_streams_undoes_and_sets(lm, files):
@@ -292,6 +357,8 @@ def test_bad_settings_are_one_line_errors(files, tmp_path):
     assert "data.history should be 0" in error("--set", "data.history=-1")
     assert "dialogue" in error("--set", "data.dialogue=nonsense")
     assert "is for the task 'language'" in error("--set", "data.dialogue=text")
+    assert "Leave it out" in error(
+        "--set", "data.dialogue=update", "--set", "data.history=2")  # fmt: skip
     assert "does not read dialogues" in error("--set", "data.dialogue=state", recipe="cnn")
     (tmp_path / "t.tsv").write_text("text\tlabel\na b\tx\n" * 3, "utf-8")
     assert "no dialogues" in error("--set", "data.dialogue=state", train=tmp_path / "t.tsv")

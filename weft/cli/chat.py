@@ -103,6 +103,11 @@ class Conversation:
     def __init__(self, writer: "Generator", speakers: tuple[str, ...]) -> None:
         data = writer.predictor.config.get("data") or {}
         self.writer, self.speakers = writer, speakers
+        if data.get("dialogue") == "update":
+            raise UserError(
+                "This model tracks states and says nothing. Pass a file of dialogues to weft "
+                "predict."
+            )
         self.marked = bool(data.get("dialogue"))  # learned from dialogues, with speaker markers
         self.history = int(data.get("history") or 0)
         self.turns: list[Turn] = []

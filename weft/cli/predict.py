@@ -271,6 +271,7 @@ def _read_dialogues(
     predictor: "Predictor", file: str, on_bad_row: "BadRowPolicy", tally: "SkipCounter"
 ) -> "Iterator[Example] | None":
     """Return what a model of dialogues can answer in a file of them; None for other files."""
+    from weft.predict.track_states import carry_states, tracks_states
     from weft.text.formats.dialogue import is_dialogue_file, read_dialogue_examples
 
     data = predictor.config["data"]
@@ -278,9 +279,10 @@ def _read_dialogues(
     if not view or not is_dialogue_file(file):
         return None
     history = data.get("history", 0)
-    return read_dialogue_examples(
+    examples = read_dialogue_examples(
         file, view, history, on_bad_row=on_bad_row, skipped=tally, labelled=False
     )
+    return carry_states(predictor, examples) if tracks_states(predictor) else examples
 
 
 def _whole(text: str) -> bool:

@@ -16,6 +16,7 @@ from weft.predict.confidence import ConfidenceRules
 from weft.predict.output import EngineOutput
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
+from weft.predict.track_states import carry_states, tracks_states
 from weft.registry import check_types
 from weft.tasks.language import LMMetric
 from weft.tasks.task import Answer
@@ -76,6 +77,8 @@ def score_examples(
 ) -> Iterator[ScoredExamples]:
     """Yield labelled examples in chunks with their scores; rows that are bad are skipped."""
     task = predictor.task
+    if tracks_states(predictor):
+        examples = carry_states(predictor, examples)
     stream = task.group_references(examples)
     while chunk := list(islice(stream, chunk_size(predictor.space))):
         kept, targets = _read_targets(predictor, chunk, on_bad_row, tally)

@@ -38,7 +38,7 @@ from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
 DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual one first
-    "seq2seq": ("response", "state"),
+    "seq2seq": ("response", "state", "update"),
     "language": ("text",),
 }
 FORMAT_RECIPES = {
@@ -144,6 +144,13 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     """
     if dialogue := choose_dialogue_view(data, task["kind"]):
         read = f"the last {data.history} turns" if data.history else "all turns before"
+        if dialogue == "update":
+            if data.history:
+                raise UserError(
+                    "data.history does not go with data.dialogue = 'update', which reads the turns "
+                    "since the state before. Leave it out."
+                )
+            read = "the state before and the turns since"
         return replace(data, dialogue=dialogue), (f"dialogues: {dialogue}, from {read}",)
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs

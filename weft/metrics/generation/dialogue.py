@@ -1,9 +1,13 @@
-"""Metrics of dialogue: joint goal accuracy and F1 of slots, and how diverse responses are."""
+"""Metrics of dialogue: joint goal accuracy, F1 of slots, diversity and ranking of responses.
+
+n contexts, each with its response
+"""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from weft.errors import UserError
 from weft.metrics.bootstrap import safe_divide
 from weft.metrics.per_sentence import SentenceMetric, as_reference_lists, mean_of_column
 from weft.metrics.sentence_counts import Statistic
@@ -83,6 +87,34 @@ class Distinct(SentenceMetric):
             "distinct1": lambda sums: safe_divide(sums[:, 0], sums[:, 1]),
             "distinct2": lambda sums: safe_divide(sums[:, 2], sums[:, 3]),
         }
+
+
+class ResponseRecall(SentenceMetric):
+    """Recall@1: the share of contexts whose own response beats those drawn from other dialogues.
+
+    Each context is compared with `candidates` responses, its own included. A tie is no success.
+    """
+
+    def __init__(self, candidates: int = 10, seed: int = 0) -> None:
+        super().__init__(1, candidates, seed)
+        self.candidates = candidates
+        self.draw = np.random.default_rng(seed)
+
+    def add(self, predicted: np.ndarray, gold: Sequence[int]) -> None:
+        """Count similarities (n, n) of contexts to responses; `gold` numbers their dialogues."""
+        groups = np.asarray(gold)
+        for i, row in enumerate(np.asarray(predicted)):
+            others = np.flatnonzero(groups != groups[i])
+            if len(others) < self.candidates - 1:
+                raise UserError(
+                    f"Recall of {self.candidates} needs {self.candidates - 1} responses of other "
+                    f"dialogues; there are {len(others)}."
+                )
+            chosen = self.draw.choice(others, self.candidates - 1, replace=False)
+            self.add_row([float(row[i] > row[chosen].max())])
+
+    def statistics(self) -> Mapping[str, Statistic]:
+        return {"recall_at_1": mean_of_column(0)}
 
 
 def _slots(text: str) -> set[tuple[str, str]]:

@@ -19,11 +19,12 @@ from weft.text.example import Example, SkipCounter
 from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource
 from weft.untrusted import has_surrogate
 
-DialogueView = Literal["", "response", "state", "text"]
+DialogueView = Literal["", "response", "state", "update", "text"]
 
 END_OF_UTTERANCE = "__eou__"
 USER, SYSTEM = "user", "system"
 NO_STATE = "none"  # the text of a state without slots
+STATE = "state"  # the marker before the previous state
 BAD_DIALOGUE = "broken dialogue"
 MAX_BYTES = 1 << 28  # of a JSON list, which is parsed as a whole
 MAX_SPEAKER_CHARACTERS = 40
@@ -127,6 +128,7 @@ def read_dialogue_examples(
     if not some:
         missing = {
             "state": 'No user turn has a "state".',
+            "update": 'No user turn has a "state".',
             "text": "The file has no dialogue.",
         }.get(view, "No dialogue has a response.")
         raise UserError(f"{os.fspath(path)}: {missing} {LAYOUT_HELP}.")
@@ -144,6 +146,9 @@ def dialogue_examples(
     if view == "text":
         yield Example(join_turns(turns), None, dialogue.id, *place)
         return
+    if view == "update":
+        yield from _state_updates(dialogue, labelled)
+        return
     has_system = any(turn.speaker == SYSTEM for turn in turns)
     for i, turn in enumerate(turns):
         name = f"{dialogue.id}-{i}"
@@ -158,6 +163,26 @@ def dialogue_examples(
     if view == "response" and not labelled and turns[-1].speaker != SYSTEM:
         text = join_turns(select_history(turns, history), next_speaker(turns))
         yield Example(text, None, f"{dialogue.id}-{len(turns)}", *place, group=group)
+
+
+def _state_updates(dialogue: Dialogue, labelled: bool) -> Iterator[Example]:
+    """Yield an example for each state: the state before and the turns since, and the new state."""
+    turns, before, since = dialogue.turns, NO_STATE, 0
+    for i, turn in enumerate(turns):
+        if turn.state is None and (labelled or turn.speaker == SYSTEM):
+            continue
+        state = None if turn.state is None else format_state(turn.state)
+        text = f"{mark_speaker(STATE)} {before} {join_turns(turns[since : i + 1])}"
+        group = f"{dialogue.file}:{dialogue.id}"
+        name = f"{dialogue.id}-{i}"
+        yield Example(text, state, name, dialogue.file, dialogue.line, group=group)
+        before, since = before if state is None else state, i + 1
+
+
+def replace_state(text: str, state: str) -> str:
+    """Return the text of a state update with another state before."""
+    marker, turns = mark_speaker(STATE), text.partition(" [")[2]
+    return f"{marker} {state} [{turns}"
 
 
 def select_history(turns: Sequence[Turn], history: int) -> Sequence[Turn]:
