@@ -66,10 +66,11 @@ def measure(
         values[f"data.{part}"] = str(folder / f"{part}.tsv")
     began = time.perf_counter()
     run = weft.train(weft.recipe(recipe).with_values(values, "bench"), folder / "run", quiet=True)
-    test = run.figures["test"]
+    test, dev = run.figures["test"], run.figures["dev"]
     return {
+        "dev_accuracy": round(dev["exact_match"].value, 4),
         "wer": round(test["wer"].value, 4), "cer": round(test["cer"].value, 4),
-        "accuracy": round(test["exact_match"].value, 2), "n": test["wer"].n,
+        "accuracy": round(test["exact_match"].value, 4), "n": test["wer"].n,
         "seconds": round(time.perf_counter() - began, 1),
     }  # fmt: skip
 
@@ -79,9 +80,11 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--parts", default="takes,strings,speakers")
     parser.add_argument("--recipe", default="ctc-speech")
+    parser.add_argument("--speakers", default="", help="held out, by comma; default: each in turn")
     given = parser.parse_args()
     record = Record(given.record)
-    speakers = sorted({path.stem.split("_")[1] for path in Path(given.data).glob("*.wav")})
+    everyone = sorted({path.stem.split("_")[1] for path in Path(given.data).glob("*.wav")})
+    speakers = given.speakers.split(",") if given.speakers else everyone
     for part in given.parts.split(","):
         for name in speakers if part == "speakers" else [""]:
             rows = split(given.data, name)
