@@ -13,7 +13,7 @@ CHUNK_DIALOGUES = 256  # tracked together
 
 def tracks_states(predictor: Predictor) -> bool:
     """Return True for a model that learned to update states."""
-    return predictor.config["data"].get("dialogue") == "update"
+    return bool(predictor.config["data"].get("dialogue") == "update")
 
 
 def carry_states(predictor: Predictor, examples: Iterable[Example]) -> Iterator[Example]:
