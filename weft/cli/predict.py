@@ -271,7 +271,7 @@ def _read_dialogues(
     predictor: "Predictor", file: str, on_bad_row: "BadRowPolicy", tally: "SkipCounter"
 ) -> "Iterator[Example] | None":
     """Return what a model of dialogues can answer in a file of them; None for other files."""
-    from weft.predict.track_states import carry_states, tracks_states
+    from weft.inference.track_states import carry_states, tracks_states
     from weft.text.formats.dialogue import is_dialogue_file, read_dialogue_examples
 
     data = predictor.config["data"]
@@ -282,7 +282,7 @@ def _read_dialogues(
     examples = read_dialogue_examples(
         file, view, history, on_bad_row=on_bad_row, skipped=tally, labelled=False
     )
-    return carry_states(predictor, examples) if tracks_states(predictor) else examples
+    return carry_states(predictor, examples) if tracks_states(predictor.config) else examples
 
 
 def _whole(text: str) -> bool:

@@ -10,13 +10,13 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from weft.errors import UserError
+from weft.inference.track_states import carry_states, tracks_states
 from weft.metrics import Metric
 from weft.metrics.selective import SelectiveMetric
 from weft.predict.confidence import ConfidenceRules
 from weft.predict.output import EngineOutput
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, chunk_size
 from weft.predict.preprocess import preprocess
-from weft.predict.track_states import carry_states, tracks_states
 from weft.registry import check_types
 from weft.tasks.language import LMMetric
 from weft.tasks.task import Answer
@@ -77,7 +77,7 @@ def score_examples(
 ) -> Iterator[ScoredExamples]:
     """Yield labelled examples in chunks with their scores; rows that are bad are skipped."""
     task = predictor.task
-    if tracks_states(predictor):
+    if tracks_states(predictor.config):
         examples = carry_states(predictor, examples)
     stream = task.group_references(examples)
     while chunk := list(islice(stream, chunk_size(predictor.space))):

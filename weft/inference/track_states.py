@@ -1,22 +1,25 @@
 """Track the states of dialogues: each update starts from the state that the model predicted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from typing import Any
 
-from weft.predict.predictor import Predictor
+from weft.tasks.task import Answer
 from weft.text.example import Example
 from weft.text.formats.dialogue import NO_STATE, format_state, parse_state, replace_state
 
 CHUNK_DIALOGUES = 256  # tracked together
 
 
-def tracks_states(predictor: Predictor) -> bool:
-    """Return True for a model that learned to update states."""
-    return bool(predictor.config["data"].get("dialogue") == "update")
+def tracks_states(config: Mapping[str, Any]) -> bool:
+    """Return True for the configuration of a model that updates states."""
+    return bool(config["data"].get("dialogue") == "update")
 
 
-def carry_states(predictor: Predictor, examples: Iterable[Example]) -> Iterator[Example]:
+def carry_states(
+    predict: Callable[[Sequence[str]], Sequence[Answer]], examples: Iterable[Example]
+) -> Iterator[Example]:
     """Yield state updates with predicted states before them, where files have the true ones.
 
     The examples of a dialogue follow each other; a text without a dialogue stays as it is.
@@ -31,7 +34,7 @@ def carry_states(predictor: Predictor, examples: Iterable[Example]) -> Iterator[
                 dialogues[i][step] = replace(example, text=replace_state(example.text, states[i]))
             unfinished = [i for i in going if step + 1 < len(dialogues[i])]
             texts = [dialogues[i][step].text for i in unfinished]
-            for i, answer in zip(unfinished, predictor(texts) if texts else (), strict=True):
+            for i, answer in zip(unfinished, predict(texts) if texts else (), strict=True):
                 states[i] = format_state(tuple(parse_state(str(answer.value)).items()))
         for dialogue in dialogues:
             yield from dialogue
