@@ -882,6 +882,10 @@ class Engine:
         """Return a vector for every token (T, H) and its character offsets (T, 2)."""
         raise NotImplementedError
 
+    def count_tokens(self, texts: "Sequence[str]") -> list[int]:
+        """Return the number of tokens of each text, before any is truncated."""
+        return [len(text.split()) for text in texts]
+
     def token_vectors(self) -> "tuple[list[str], np.ndarray]":
         """Return the tokens of its embedding table and their vectors (V, E)."""
         raise UserError("A classic model has no embedding table.")

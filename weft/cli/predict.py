@@ -89,6 +89,7 @@ def predict(
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
     from weft.loading import load
+    from weft.predict.evaluate import prediction_json
     from weft.text.example import SkipCounter
 
     if as_json + conllu + conll > 1:
@@ -137,7 +138,8 @@ def predict(
             partly += answer.coverage < 1
             silent += bool(answer.abstained)
             if as_json:
-                typer.echo(json.dumps(_json(answer, labels if every else ()), ensure_ascii=False))
+                row = prediction_json(answer, labels if every else ())
+                typer.echo(json.dumps(row, ensure_ascii=False))
             elif conllu:
                 _write_conllu(predictor, example, sentence, answer, tally)
             elif conll:
@@ -394,38 +396,13 @@ def answer_inputs(
         yield waiting.popleft(), answer
 
 
-def _json(answer: "Answer", labels: Sequence[str] = ()) -> dict[str, object]:
-    """Return an answer as JSON; for words, `parts` are their offsets and probabilities.
-
-    With `labels`, the probability of each of them, the most probable first.
-    """
-    from weft.predict.evaluate import answer_json
-
-    out = answer_json(answer)
-    if labels:
-        chances = zip(labels, answer.scores, strict=True)
-        out["probabilities"] = dict(sorted(chances, key=lambda pair: -pair[1]))
-    if answer.tokens:
-        out["tokens"] = [list(token) for token in answer.tokens]
-    if answer.structure is not None:
-        seen = answer.structure.to_json()
-        if _in_passage(answer):
-            start, end = answer.parts[0][:2] if answer.parts else (None, None)
-            probs = {"starts": answer.starts, "ends": answer.ends} if answer.starts else {}
-            return out | {"start": start, "end": end, **probs}
-        out |= {name: seen[name] for name in ("words", "tree", "scores") if name in seen}
-        if annotation_label := seen.get("label"):
-            out |= {"label": annotation_label, "label_score": seen["label_score"]}
-    return out
-
-
 def _line(answer: "Answer") -> str:
     """Format an answer on one line: word/TAG, or label, start, end and text of spans."""
     annotation, value = answer.structure, answer.value
     if answer.blanks:
         fit = ("  ".join(f"{word} {chance:.4f}" for word, chance in one) for one in answer.blanks)
         return f"{value}\t{' | '.join(fit)}"
-    if annotation is None or annotation.kind == "nodes" or _in_passage(answer):
+    if annotation is None or annotation.kind in ("nodes", "answer"):
         if isinstance(value, float):
             return _format_number(value)
         if _is_vector(value):
@@ -464,12 +441,6 @@ def _predicate_line(
     """Format a predicate: its sense, then its arguments in the order of the sentence."""
     parts = (f"{label}[{' '.join(annotation.words[start:end])}]" for label, start, end in roles)
     return " ".join([sense, *parts])
-
-
-def _in_passage(answer: "Answer") -> bool:
-    """Return True if the answer is one span in a passage."""
-    annotation = answer.structure
-    return annotation is not None and annotation.kind == "answer"
 
 
 def _is_vector(value: object) -> bool:

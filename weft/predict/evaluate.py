@@ -265,7 +265,7 @@ def label_json(label: Label) -> object:
 
 
 def answer_json(answer: Answer) -> dict[str, object]:
-    """Return an answer as `predict --json` prints it."""
+    """Return the value of an answer and how certain it is, as predictions.jsonl has it."""
     out = {"value": answer.value, "score": answer.score, "coverage": answer.coverage}
     if answer.abstained is not None:
         out["abstained"] = answer.abstained
@@ -277,6 +277,30 @@ def answer_json(answer: Answer) -> dict[str, object]:
         out["blanks"] = [[list(word) for word in words] for words in answer.blanks]
     if answer.parts:
         out["parts"] = [list(part) for part in answer.parts]
+    return out
+
+
+def prediction_json(answer: Answer, labels: Sequence[str] = ()) -> dict[str, object]:
+    """Return an answer as `predict --json` prints it; for words, with offsets and probabilities.
+
+    With `labels`, the probability of each of them, the most probable first.
+    """
+    out = answer_json(answer)
+    if labels:
+        probs = zip(labels, answer.scores, strict=True)
+        out["probabilities"] = dict(sorted(probs, key=lambda pair: -pair[1]))
+    if answer.tokens:
+        out["tokens"] = [list(token) for token in answer.tokens]
+    if answer.structure is None:
+        return out
+    if answer.structure.kind == "answer":
+        start, end = answer.parts[0][:2] if answer.parts else (None, None)
+        bounds = {"starts": answer.starts, "ends": answer.ends} if answer.starts else {}
+        return out | {"start": start, "end": end, **bounds}
+    drawn = answer.structure.to_json()
+    out |= {name: drawn[name] for name in ("words", "tree", "scores") if name in drawn}
+    if label := drawn.get("label"):
+        out |= {"label": label, "label_score": drawn["label_score"]}
     return out
 
 

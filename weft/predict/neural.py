@@ -394,6 +394,10 @@ class NeuralEngine(Engine):
         for embedder in read:
             embedder.weight_dtype = dtype
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, before any is truncated."""
+        return [len(ids) for ids in self.indexer.tokenizer.encode_ids(texts)]
+
     def token_vectors(self) -> tuple[list[str], np.ndarray]:
         """Return the ordinary tokens and their vectors (V, E) in the first embedding table.
 
