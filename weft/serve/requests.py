@@ -1,0 +1,134 @@
+"""Request bodies: their types are the schema, of validation and of the OpenAPI document."""
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from weft.jsonio import MAX_DEPTH
+from weft.serve.http_error import HttpError, InvalidRequest
+
+# A text; [text, text] or {"text", "other"} for a pair; {"words"}; a record; a matrix.
+Text = str
+Body = TypeVar("Body", bound=Struct)
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class PredictRequest(Struct, forbid_unknown_fields=True):
+    """Texts to answer: one `text`, or several `texts`."""
+
+    text: Annotated[
+        Any,
+        Meta(
+            description="A text. For a model of pairs [text, other] or {text, other}; for a "
+            "tagger also {words}; of records an object; of vectors a matrix."
+        ),
+    ] = None
+    texts: Annotated[list[Any] | None, Meta(description="Several of the same.")] = None
+    model: Annotated[str, Meta(description="A name of /v1/models; default: the first.")] = ""
+    all: Annotated[bool, Meta(description="The probability of every label.")] = False
+    weights: Annotated[bool, Meta(description="The attention weight of each token.")] = False
+    abstain_at: Annotated[Fraction | None, Meta(description="Answer only above this accuracy.")] = (
+        None
+    )
+    label_sets: Annotated[
+        Fraction | None, Meta(description="Probability that a set holds the right label.")
+    ] = None
+    draw: Annotated[bool, Meta(description="Also each answer as a piece of HTML.")] = False
+
+
+class ExplainRequest(Struct, forbid_unknown_fields=True):
+    """One text whose answer is explained."""
+
+    text: Annotated[Any, Meta(description="As in /predict.")]
+    model: str = ""
+    method: Annotated[str, Meta(description="Default: the best one for the model.")] = ""
+    target: Annotated[str, Meta(description="The label to explain; default: the answer.")] = ""
+    word: Annotated[str, Meta(description="The word to explain, by number or itself.")] = ""
+    column: Annotated[str, Meta(description="The column of tags, if there are several.")] = ""
+    draw: bool = False
+
+
+class GenerateRequest(Struct, forbid_unknown_fields=True):
+    """A prompt to continue, or a source to translate or answer."""
+
+    prompt: Annotated[Any, Meta(description="A text, or several; of vectors a matrix.")] = ""
+    model: str = ""
+    stream: Annotated[bool, Meta(description="Server-sent events, one a token.")] = False
+    prefix: Annotated[str, Meta(description="How the text begins.")] = ""
+    method: Annotated[str, Meta(description="greedy, beam or sample.")] = ""
+    num_return: Annotated[int, Meta(ge=1, le=64)] = 1
+    num_beams: Annotated[int, Meta(ge=1, le=64)] | None = None
+    length_penalty: float | None = None
+    temperature: Annotated[float, Meta(gt=0)] | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    seed: int | None = None
+    max_length: Annotated[int, Meta(ge=1)] | None = None
+    min_length: Annotated[int, Meta(ge=0)] | None = None
+    no_repeat_ngram_size: Annotated[int, Meta(ge=0)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+
+
+class EmbeddingsRequest(Struct):
+    """Texts to embed, as OpenAI's API has it."""
+
+    input: Annotated[Any, Meta(description="A text or a list of texts.")]
+    model: str = ""
+    encoding_format: Annotated[str, Meta(description="float or base64.")] = "float"
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+
+
+class CompletionsRequest(Struct):
+    """A prompt to continue, as OpenAI's API has it."""
+
+    prompt: Annotated[Any, Meta(description="A text or a list of texts.")] = ""
+    model: str = ""
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=64)] = 1
+    stream: bool | None = False
+    stream_options: dict[str, Any] | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    echo: bool | None = False
+
+
+class ReloadRequest(Struct, forbid_unknown_fields=True):
+    """The models to load again; all without a name."""
+
+    model: str = ""
+
+
+def decode(body: bytes, kind: type[Body]) -> Body:
+    """Return the body as a request, or raise a 400 or 422 that says what is wrong with it."""
+    _check_depth(body)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{error}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise HttpError(400, f"The body is not readable as JSON: {reason}.") from None
+
+
+def _check_depth(body: bytes) -> None:
+    """Refuse deep nesting before anything recurses into it."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    in_string = escaped = False
+    for byte in body:
+        if escaped:
+            escaped = False
+        elif in_string:
+            escaped, in_string = byte == 0x5C, byte != 0x22
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise HttpError(400, f"The body is nested more than {MAX_DEPTH} levels deep.")
+        elif byte in b"]}":
+            depth -= 1

@@ -1,0 +1,42 @@
+"""Routes about the service itself: health, readiness, metrics, the OpenAPI document."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from weft.serve.http_error import HttpError, Overloaded
+from weft.serve.metrics import CONTENT_TYPE
+from weft.serve.openapi import describe_api
+from weft.serve.responses import RouteTable, json_response
+from weft.serve.service import Service
+
+
+async def health(request: Request, service: Service) -> Response:
+    """Say that the process works; Kubernetes restarts it otherwise."""
+    if not service.compute.is_alive:
+        raise HttpError(500, "The compute thread has ended.")
+    return json_response({"status": "ok"})
+
+
+async def ready(request: Request, service: Service) -> Response:
+    """Say that the models are loaded and verified, and requests welcome."""
+    if not service.is_ready:
+        raise Overloaded("Draining." if service.draining else "Loading the models.")
+    return json_response({"status": "ready", "models": list(service.models)})
+
+
+async def metrics(request: Request, service: Service) -> Response:
+    """Return the metrics in Prometheus' format."""
+    return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+
+async def openapi(request: Request, service: Service) -> Response:
+    """Return the OpenAPI document of these models."""
+    return json_response(describe_api(service))
+
+
+ROUTES: RouteTable = [
+    ("GET", "/health", health),
+    ("GET", "/ready", ready),
+    ("GET", "/metrics", metrics),
+    ("GET", "/openapi.json", openapi),
+]
