@@ -308,7 +308,7 @@ class _Out:
 
     def _print(self, one: "Generation") -> None:
         if self.as_json:
-            typer.echo(json.dumps(_json(one), ensure_ascii=False))
+            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
             return
         if self.several:
             typer.echo(f"{one.score:.4f}\t", nl=False)
@@ -342,17 +342,3 @@ def _colour(token: "Token") -> "RichText":
 def _with_probability(token: "Token") -> str:
     """Return a token followed by its probability, for output without colours."""
     return f"{token.text}/{token.probability:.3f}" if token.text else ""
-
-
-def _json(one: "Generation") -> dict[str, object]:
-    tokens = [
-        {"text": token.text, "id": token.id, "probability": token.probability}
-        for token in one.tokens
-    ]
-    return {
-        "prompt": one.prompt,
-        "text": one.text,
-        "score": one.score,
-        "ended": one.ended,
-        "tokens": tokens,
-    }

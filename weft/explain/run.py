@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from weft.explain.targets.target import TargetRequest
 
 ALL_METHODS = "all"
+MAX_CHOICES = 3  # of each word that are listed
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ class ExplainRun:
     def first(self) -> list[Explanation]:
         """The explanations of the method that is shown first."""
         return next(iter(self.explanations.values()))
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return a row for each method and text, as `explain --json` prints them."""
+        rows = []
+        for number, explanations in enumerate(self.explanations.values()):
+            for i, one in enumerate(explanations):
+                row = one.to_json()
+                if self.written and not number:  # the same for every method
+                    row |= self.written[i].to_json()
+                if self.probs:
+                    row["chances"] = [choices[:MAX_CHOICES] for choices in self.probs[i]]
+                rows.append(row)
+        return rows
 
     def right(self, i: int) -> Annotation | None:
         """Return the gold annotation of a text if it is known."""

@@ -48,6 +48,10 @@ class Token:
     id: int
     probability: float  # before constraints
 
+    def to_json(self) -> dict[str, object]:
+        """Return the token as plain values."""
+        return {"text": self.text, "id": self.id, "probability": self.probability}
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -63,6 +67,11 @@ class Generation:
     def whole(self) -> str:
         """The prompt with its continuation."""
         return self.prompt + self.text
+
+    def to_json(self) -> dict[str, object]:
+        """Return the text with its tokens, as `generate --json` prints it."""
+        out = {name: getattr(self, name) for name in ("prompt", "text", "score", "ended")}
+        return {**out, "tokens": [token.to_json() for token in self.tokens]}
 
 
 @dataclass(frozen=True)

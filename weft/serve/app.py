@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft.serve import model_routes, openai_routes, service_routes
+from weft.serve import generation_routes, model_routes, openai_routes, service_routes
 from weft.serve.http_error import Disconnected, HttpError
 from weft.serve.keys import check_rate
 from weft.serve.responses import Handler, RouteTable, error_response
@@ -33,6 +33,7 @@ def build_app(service: Service) -> ASGIApp:
     """Return the ASGI application of a service."""
     handlers: RouteTable = [
         *model_routes.ROUTES,
+        *generation_routes.ROUTES,
         *openai_routes.ROUTES,
         *service_routes.ROUTES,
     ]

@@ -1,4 +1,4 @@
-"""The routes of the models' own API: /predict."""
+"""Routes to answers and their explanations: /predict, /explain."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ from weft.serve.compute import Operation
 from weft.serve.connection import connection_of
 from weft.serve.http_error import Disconnected, InvalidRequest
 from weft.serve.inputs import estimate_request, read_inputs
-from weft.serve.operations import Predict
-from weft.serve.requests import PredictRequest
+from weft.serve.operations import Explain, Predict
+from weft.serve.requests import ExplainRequest, PredictRequest
 from weft.serve.responses import RouteTable, json_response, read_request
 from weft.serve.service import ServedModel, Service
 
@@ -43,6 +43,23 @@ async def predict(request: Request, service: Service) -> Response:
         for row, drawing in zip(rows, drawings, strict=True):
             row["html"] = drawing
     return json_response({"model": model.name, "answers": rows})
+
+
+async def explain(request: Request, service: Service) -> Response:
+    """Show which words the answer to one text rests on."""
+    service.compute.check_capacity()
+    body = await read_request(request, ExplainRequest, service.settings.max_bytes)
+    model = service.find_model(body.model)
+    inputs = read_inputs(model.predictor, [body.text], service.settings)
+    operation = Explain(
+        model.predictor, model.name, body.method, body.target, body.word, body.column
+    )
+    (found,) = await compute(request, service, model, operation, inputs)
+    reply = {"model": model.name, "explanations": found.to_json()}
+    if body.draw:
+        drawings = (one[0]._repr_html_() for one in found.explanations.values())
+        reply["html"] = await asyncio.to_thread("".join, drawings)
+    return json_response(reply)
 
 
 def _labels_shown(model: ServedModel, body: PredictRequest) -> Sequence[str]:
@@ -95,4 +112,4 @@ def deadline_of(service: Service) -> float:
     return time.monotonic() + service.settings.deadline_ms / 1000
 
 
-ROUTES: RouteTable = [("POST", "/predict", predict)]
+ROUTES: RouteTable = [("POST", "/predict", predict), ("POST", "/explain", explain)]

@@ -6,7 +6,10 @@ import msgspec
 
 from weft import __version__
 from weft.serve.requests import (
+    CompletionsRequest,
     EmbeddingsRequest,
+    ExplainRequest,
+    GenerateRequest,
     PredictRequest,
 )
 from weft.serve.service import ServedModel, Service
@@ -29,6 +32,9 @@ ERROR = {
 # Method, path, what it does, the type of its body.
 PATHS: list[tuple[str, str, str, type[msgspec.Struct] | None]] = [
     ("post", "/predict", "Answer one or many texts.", PredictRequest),
+    ("post", "/explain", "The words that an answer rests on.", ExplainRequest),
+    ("post", "/generate", "Continue a prompt, or answer a source.", GenerateRequest),
+    ("post", "/v1/completions", "Continue prompts, as in OpenAI's API.", CompletionsRequest),
     ("post", "/v1/embeddings", "Sentence vectors, as in OpenAI's API.", EmbeddingsRequest),
     ("get", "/v1/models", "The models.", None),
     ("get", "/health", "The process works.", None),

@@ -1,14 +1,19 @@
 """The operations on a model that the compute thread runs; all of them call the Predictor."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
+from weft.explain.run import ExplainRun, run_explain
+from weft.predict.generate import Generation, Generator
 from weft.predict.predictor import Predictor
 from weft.tasks.task import Answer
+from weft.text.example import Example
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,74 @@ class Embed:
     def run(self, inputs: Sequence[Any]) -> list[tuple[np.ndarray, int]]:
         vectors = self.predictor.embed(inputs)
         return list(zip(vectors, count_tokens(self.predictor, inputs), strict=True))
+
+
+@dataclass(frozen=True)
+class Explain:
+    """The words that one answer rests on, as in `weft explain`."""
+
+    predictor: Predictor = field(hash=False)
+    model: str
+    method: str
+    target: str
+    word: str
+    column: str
+
+    batchable = False  # hundreds of variants of one text are a batch already
+
+    @property
+    def cost_key(self) -> tuple[str, str]:
+        return self.model, "explain"
+
+    def run(self, inputs: Sequence[Any]) -> list[ExplainRun]:
+        return [
+            run_explain(
+                self.predictor, [_as_example(one)], method=self.method,
+                target=self.target or None, compare=False, word=self.word, column=self.column,
+            )
+            for one in inputs
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Write:
+    """Generated texts, best first for each prompt."""
+
+    generator: Generator = field(hash=False)
+    model: str
+    version: int
+    settings: SearchSettings
+    prefix: str
+
+    @property
+    def batchable(self) -> bool:
+        """True unless the place of a prompt in the batch decides what is drawn for it."""
+        return self.settings.method != "sample"
+
+    @property
+    def cost_key(self) -> tuple[str, str]:
+        return self.model, "generate"
+
+    def run(self, inputs: Sequence[Any]) -> list[list[Generation]]:
+        return self.generator.write(inputs, self.settings, prefix=self.prefix)
+
+
+def make_generator(predictor: Predictor) -> Generator | None:
+    """Return a generator, or None for a model that does not generate."""
+    try:
+        return Generator(predictor)
+    except UserError:
+        return None
+
+
+def _as_example(one: Any) -> Example:
+    if isinstance(one, Example):
+        return one
+    if isinstance(one, np.ndarray):
+        return Example("", vectors=one)
+    if isinstance(one, Mapping):
+        return Example(json.dumps(one, ensure_ascii=False))
+    return Example(one) if isinstance(one, str) else Example(one[0], other=one[1])
 
 
 def count_tokens(predictor: Predictor, inputs: Sequence[Any]) -> list[int]:

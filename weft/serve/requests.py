@@ -1,6 +1,6 @@
 """Request bodies: their types are the schema, of validation and of the OpenAPI document."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -8,9 +8,8 @@ from msgspec import Meta, Struct
 from weft.jsonio import MAX_DEPTH
 from weft.serve.http_error import HttpError, InvalidRequest
 
-# A text; [text, text] or {"text", "other"} for a pair; {"words"}; a record; a matrix.
-Text = str
 Body = TypeVar("Body", bound=Struct)
+MAX_RETURNED = 64  # texts for one prompt, and beams
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
@@ -52,22 +51,23 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
 class GenerateRequest(Struct, forbid_unknown_fields=True):
     """A prompt to continue, or a source to translate or answer."""
 
-    prompt: Annotated[Any, Meta(description="A text, or several; of vectors a matrix.")] = ""
+    prompt: Annotated[Any, Meta(description="A text; of records an object, of vectors a matrix.")]
     model: str = ""
     stream: Annotated[bool, Meta(description="Server-sent events, one a token.")] = False
-    prefix: Annotated[str, Meta(description="How the text begins.")] = ""
-    method: Annotated[str, Meta(description="greedy, beam or sample.")] = ""
-    num_return: Annotated[int, Meta(ge=1, le=64)] = 1
-    num_beams: Annotated[int, Meta(ge=1, le=64)] | None = None
+    prefix: Annotated[str, Meta(description="The text begins with it.")] = ""
+    num_return: Annotated[int, Meta(ge=1, le=MAX_RETURNED)] = 1
+    # As in [generate] of a configuration; the model's own are the default.
+    method: Literal["greedy", "beam", "sample"] | None = None
+    num_beams: Annotated[int, Meta(ge=1, le=MAX_RETURNED)] | None = None
     length_penalty: float | None = None
     temperature: Annotated[float, Meta(gt=0)] | None = None
     top_k: Annotated[int, Meta(ge=0)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
     max_length: Annotated[int, Meta(ge=1)] | None = None
     min_length: Annotated[int, Meta(ge=0)] | None = None
     no_repeat_ngram_size: Annotated[int, Meta(ge=0)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=1)] | None = None
 
 
 class EmbeddingsRequest(Struct):
@@ -87,12 +87,18 @@ class CompletionsRequest(Struct):
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     temperature: Annotated[float, Meta(ge=0)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    n: Annotated[int, Meta(ge=1, le=64)] = 1
+    n: Annotated[int, Meta(ge=1, le=MAX_RETURNED)] | None = 1
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
     echo: bool | None = False
+    # Not supported: refused rather than ignored.
+    suffix: str | None = None
+    logprobs: int | None = None
+    best_of: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
 
 
 class ReloadRequest(Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from weft.serve.compute import Compute
 from weft.serve.http_error import HttpError, Overloaded
 from weft.serve.keys import Keys, read_keys
 from weft.serve.metrics import ServeMetrics
-from weft.serve.operations import can_embed
+from weft.serve.operations import can_embed, make_generator
 from weft.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ class Service:
         predictor = load(
             source.folder, device=settings.device, weights=settings.weights, trust=settings.trust
         )
-        return ServedModel(source, predictor, version, can_embed(predictor))
+        generator = make_generator(predictor)
+        return ServedModel(source, predictor, version, can_embed(predictor), generator)
 
     def find_model(self, name: str) -> ServedModel:
         """Return the model of a request; the first without a name."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FOR, AGAINST = (232, 119, 70), (92, 151, 214)  # under black letters, on any terminal
 STRONGEST = 5  # words listed under a text
 FEATURES = 8  # symbolic features of a word that are listed
-CHOICES = 3  # of each word that are listed
 
 
 def explain(
@@ -141,14 +140,8 @@ def explain(
 
 
 def _print_json(found: "ExplainRun") -> None:
-    for number, explanations in enumerate(found.explanations.values()):
-        for i, one in enumerate(explanations):
-            row = one.to_json()
-            if found.written and not number:  # how it was written is said once
-                row |= found.written[i].to_json()
-            if found.probs:
-                row["chances"] = [choices[:CHOICES] for choices in found.probs[i]]
-            typer.echo(json.dumps(row, ensure_ascii=False))
+    for row in found.to_json():
+        typer.echo(json.dumps(row, ensure_ascii=False))
     for faithful in found.faithfulness.values():
         typer.echo(json.dumps(faithful.to_json()))
 
@@ -199,6 +192,7 @@ def _show_drawing(console: "Console", found: "ExplainRun", i: int, listed: bool)
     from rich.table import Table
     from rich.text import Text
 
+    from weft.explain.run import MAX_CHOICES
     from weft.report.drawings.draw import draw_terminal
 
     one = found.first[i]
@@ -212,7 +206,8 @@ def _show_drawing(console: "Console", found: "ExplainRun", i: int, listed: bool)
     pairs = zip(found.examples[i].words, found.probs[i], strict=True)
     for k, (word, choices) in enumerate(pairs):
         cells = [
-            Text(name).append(f" {chance:.3f}", style="dim") for name, chance in choices[:CHOICES]
+            Text(name).append(f" {chance:.3f}", style="dim")
+            for name, chance in choices[:MAX_CHOICES]
         ]
         style = "bold" if k == one.at.step else ""
         table.add_row(str(k + 1), Text(word), *cells, style=style)

@@ -33,6 +33,7 @@ def serve(
     max_bytes: Annotated[int, typer.Option(help="Bytes of a request body.")] = 4 << 20,
     max_texts: Annotated[int, typer.Option(help="Texts of a request.")] = 2048,
     max_tokens: Annotated[int, typer.Option(help="Tokens of a request (estimated).")] = 200_000,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens that a request generates.")] = 1024,
     max_connections: Annotated[int, typer.Option(help="Open connections.")] = 1024,
     drain_seconds: Annotated[
         float, typer.Option(help="Time to answer what is waiting after SIGTERM.")
@@ -48,7 +49,7 @@ def serve(
     rounded: options.Int8 = False,
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
-    """Serve models over HTTP: predictions and embeddings, with a queue and limits."""
+    """Serve models over HTTP: answers, explanations, embeddings and generated texts."""
     for name in LIBRARIES:
         try:
             optional_import(name, "`weft serve`")
@@ -64,8 +65,9 @@ def serve(
         host=host, port=port, key_file=key_file, no_auth=no_auth,
         max_queue=max_queue, deadline_ms=deadline_ms, batch_tokens=batch_tokens,
         max_bytes=max_bytes, max_texts=max_texts, max_tokens=max_tokens,
-        max_connections=max_connections, drain_seconds=drain_seconds, access_log=access_log,
-        log_texts=log_texts, device=device, weights=options.weight_dtype(rounded),
+        max_new_tokens=max_new_tokens, max_connections=max_connections,
+        drain_seconds=drain_seconds, access_log=access_log, log_texts=log_texts,
+        device=device, weights=options.weight_dtype(rounded),
         trust=tuple(trust),
     )  # fmt: skip
     sources = name_models(models)
