@@ -111,6 +111,24 @@ def test_a_drifting_model_is_refused(models, tmp_path):
         assert reply.json["answers"][0]["value"] == "positive"
 
 
+def test_the_admin_key_reloads(models, tmp_path):
+    shutil.copytree(models[0], tmp_path / "m")
+    keys = tmp_path / "keys"
+    keys.write_text(f"ann {'a' * 20}\nadmin {'b' * 20}\n", "utf-8")
+    with live_server(tmp_path / "m", key_file=keys) as live:
+
+        def ask(key):
+            return live.post("/admin/reload", {}, headers={"authorization": f"Bearer {key * 20}"})
+
+        assert ask("a").status == 403
+        assert ask("c").status == 401
+        assert ask("b").json == {"reloaded": ["m"]}
+        (tmp_path / "m" / "golden.jsonl").unlink()
+        assert (ask("b").status, live.get("/ready").status) == (409, 200)
+    with live_server(models[0]) as live:
+        assert live.post("/admin/reload", {}).status == 403
+
+
 def test_a_stopping_server_answers_what_is_on_the_way(models):
     with live_server(models[0]) as live:
         slow = threading.Event()

@@ -70,8 +70,11 @@ def check_rate(key: Key) -> None:
         )
 
 
-def read_keys(path: Path) -> Keys:
-    """Read a key file: NAME KEY [REQUESTS_PER_SECOND] on each line, # for comments."""
+def read_keys(path: Path, workers: int = 1) -> Keys:
+    """Read a key file: NAME KEY [REQUESTS_PER_SECOND] on each line, # for comments.
+
+    Each of several workers allows its part of the requests per second.
+    """
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -96,7 +99,7 @@ def read_keys(path: Path) -> Keys:
             )
         if name in keys:
             raise UserError(f"{path}:{number}: a second key called '{name}'. Rename it.")
-        rate = _parse_rate(rest[0], f"{path}:{number}") if rest else 0.0
+        rate = _parse_rate(rest[0], f"{path}:{number}") / workers if rest else 0.0
         keys[name] = Key(name, _hash(secret), rate, tokens=max(rate, 1.0))
     if not keys:
         raise UserError(f"{path}: no key in it. Write NAME KEY on a line.")

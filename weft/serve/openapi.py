@@ -11,6 +11,7 @@ from weft.serve.requests import (
     ExplainRequest,
     GenerateRequest,
     PredictRequest,
+    ReloadRequest,
 )
 from weft.serve.service import ServedModel, Service
 
@@ -36,6 +37,7 @@ PATHS: list[tuple[str, str, str, type[msgspec.Struct] | None]] = [
     ("post", "/generate", "Continue a prompt, or answer a source.", GenerateRequest),
     ("post", "/v1/completions", "Continue prompts, as in OpenAI's API.", CompletionsRequest),
     ("post", "/v1/embeddings", "Sentence vectors, as in OpenAI's API.", EmbeddingsRequest),
+    ("post", "/admin/reload", "Load models again; for the key called admin.", ReloadRequest),
     ("get", "/v1/models", "The models.", None),
     ("get", "/health", "The process works.", None),
     ("get", "/ready", "The models are loaded and verified.", None),

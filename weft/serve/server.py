@@ -67,7 +67,8 @@ class Server(uvicorn.Server):
 
     async def _load(self) -> None:
         try:
-            await self.service.load()
+            if not self.service.is_ready:
+                await self.service.load()
         except UserError as error:
             self.error = error
             self.should_exit = True

@@ -82,8 +82,12 @@ class Service:
     def __init__(
         self, sources: Sequence[ModelSource], settings: ServeSettings, *, shared: bool = False
     ):
-        self.sources, self.settings = sources, settings
-        self.keys = Keys([]) if settings.key_file is None else read_keys(settings.key_file)
+        self.sources, self.settings, self.shared = sources, settings, shared
+        self.keys = (
+            Keys([])
+            if settings.key_file is None
+            else read_keys(settings.key_file, settings.workers)
+        )
         if not (self.keys or settings.is_loopback or settings.no_auth):
             raise UserError(
                 f"--host {settings.host} can be reached from other machines: pass --key-file FILE "
@@ -109,7 +113,7 @@ class Service:
             batch_tokens=self.settings.batch_tokens,
             max_queue=self.settings.max_queue,
         )
-        self.metrics.ready.set(0)
+        self.metrics.ready.set(self.is_ready)
 
     async def load(self) -> None:
         """Load all models; each replays its golden answers."""

@@ -1,12 +1,18 @@
 """Routes about the service itself: health, readiness, metrics, the OpenAPI document."""
 
+import os
+import signal
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from weft.errors import UserError
 from weft.serve.http_error import HttpError, Overloaded
+from weft.serve.keys import ADMIN
 from weft.serve.metrics import CONTENT_TYPE
 from weft.serve.openapi import describe_api
-from weft.serve.responses import RouteTable, json_response
+from weft.serve.requests import ReloadRequest
+from weft.serve.responses import RouteTable, json_response, read_request
 from weft.serve.service import Service
 
 
@@ -34,9 +40,24 @@ async def openapi(request: Request, service: Service) -> Response:
     return json_response(describe_api(service))
 
 
+async def reload(request: Request, service: Service) -> Response:
+    """Load models again, for the key called admin; refused if their golden answers drift."""
+    if request.scope.get("weft.key") != ADMIN:
+        raise HttpError(403, f"Only the key called '{ADMIN}' of the key file may reload models.")
+    body = await read_request(request, ReloadRequest, service.settings.max_bytes)
+    if service.shared:  # the supervisor passes it on to every worker
+        os.kill(os.getppid(), signal.SIGHUP)
+        return json_response({"reloading": "all workers"}, 202)
+    try:
+        return json_response({"reloaded": await service.reload(body.model)})
+    except UserError as error:
+        raise HttpError(409, f"The models stay as they are: {error}") from None
+
+
 ROUTES: RouteTable = [
     ("GET", "/health", health),
     ("GET", "/ready", ready),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
+    ("POST", "/admin/reload", reload),
 ]

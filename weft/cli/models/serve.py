@@ -1,5 +1,6 @@
 """weft serve"""
 
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,9 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: a free one.")] = 8000,
+    workers: Annotated[
+        int, typer.Option(help="Processes that share the port, each with its models.")
+    ] = 1,
     key_file: Annotated[
         Path | None, typer.Option(help="File of keys: NAME KEY [REQUESTS_PER_SECOND] a line.")
     ] = None,
@@ -60,9 +64,12 @@ def serve(
     from weft.serve.server import Server, open_socket, server_url
     from weft.serve.service import Service, name_models
     from weft.serve.settings import ServeSettings
+    from weft.serve.workers import Supervisor, reserve_port
 
+    if workers > 1 and not hasattr(socket, "SO_REUSEPORT"):
+        raise UserError("--workers needs SO_REUSEPORT, which this system lacks. Use one worker.")
     settings = ServeSettings(
-        host=host, port=port, key_file=key_file, no_auth=no_auth,
+        host=host, port=port, workers=workers, key_file=key_file, no_auth=no_auth,
         max_queue=max_queue, deadline_ms=deadline_ms, batch_tokens=batch_tokens,
         max_bytes=max_bytes, max_texts=max_texts, max_tokens=max_tokens,
         max_new_tokens=max_new_tokens, max_connections=max_connections,
@@ -71,7 +78,7 @@ def serve(
         trust=tuple(trust),
     )  # fmt: skip
     sources = name_models(models)
-    sock = open_socket(host, port)
+    sock = open_socket(host, port) if workers == 1 else reserve_port(host, port)
     url = server_url(sock, host)
 
     def announce() -> None:
@@ -79,4 +86,8 @@ def serve(
         if open_page:
             typer.launch(url)
 
-    Server(Service(sources, settings), sock, announce).run_until_stopped()
+    if workers == 1:
+        Server(Service(sources, settings), sock, announce).run_until_stopped()
+    else:
+        Service(sources, settings)  # keys and hosts are checked here, not in every worker
+        Supervisor(sources, settings, sock.getsockname()[1], announce).run()
