@@ -26,7 +26,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
-from weft.cli.models import annotate, ensemble, extract, serve, threshold
+from weft.cli.models import annotate, drift, ensemble, extract, serve, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors
 from weft.errors import (
@@ -85,6 +85,7 @@ app.command("tune")(tune.tune)
 app.command("suite")(suite.suite)
 app.command("convert")(convert.convert)
 app.command("export")(export.export)
+app.command("drift")(drift.drift)
 app.command("push")(push.push)
 app.command("serve")(serve.serve)
 app.command("list")(list_.show)

@@ -120,8 +120,8 @@ def evaluate_scored(
             wanted = predictions or on_example or rules
             answers = task.answers(output.scores, space) if wanted else []
             if on_example is not None:
-                for example, answer in zip(kept, answers, strict=True):
-                    on_example(example, answer)
+                for example, answer, read in zip(kept, answers, output.coverage, strict=True):
+                    on_example(example, dataclasses.replace(answer, coverage=float(read)))
             if rules is not None:
                 assert isinstance(metric, SelectiveMetric)
                 answers = [rules.apply(answer) for answer in answers]

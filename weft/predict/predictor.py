@@ -11,6 +11,7 @@ import numpy as np
 
 from weft import config as configuration
 from weft import jsonio, registry
+from weft.doctor.drift import Fingerprint
 from weft.errors import UserError, near_miss
 from weft.predict.confidence import ConfidenceRules
 from weft.predict.golden import (
@@ -176,10 +177,21 @@ class Predictor:
         """The number of parameters."""
         return self.engine.parameters
 
-    def save(self, folder: str | Path, golden: Sequence[Input] = (), record: object = None) -> None:
-        """Write the model as one folder; `golden` texts are stored with their answers."""
+    def save(
+        self,
+        folder: str | Path,
+        golden: Sequence[Input] = (),
+        record: object = None,
+        fingerprint: Fingerprint | None = None,
+    ) -> None:
+        """Write the model as one folder; `golden` texts are stored with their answers.
+
+        With a `fingerprint` of its training texts, drift of other texts can be tested.
+        """
         with atomic_write_folder(folder) as part:
             self._write(part, golden, record)
+            if fingerprint is not None:
+                fingerprint.save(part)
 
     def _write(self, folder: Path, golden: Sequence[Input], record: object) -> None:
         if any(len("".join(input_json(one).values())) > MAX_GOLDEN_CHARACTERS for one in golden):

@@ -22,6 +22,15 @@ from pathlib import Path
 from weft import __version__, registry
 from weft import config as configuration
 from weft.config import Config, FilledSections
+from weft.doctor.drift import (
+    MAX_READ_TEXTS,
+    MAX_SAMPLE_TEXTS,
+    MAX_SKETCH_TEXTS,
+    MIN_TEXTS,
+    Fingerprint,
+    Reservoir,
+    take_fingerprint,
+)
 from weft.errors import UserError, unknown_name
 from weft.machine import is_restarted, launched_rank
 from weft.metrics import MetricValue
@@ -59,7 +68,7 @@ from weft.run.settings import read_settings
 from weft.run.split import Splits, open_splits
 from weft.run.target_tokenizer import learn_space
 from weft.storage import atomic_jsonl, lock_folder, write_text
-from weft.tasks.task import AnyTask, build_task
+from weft.tasks.task import Answer, AnyTask, build_task
 from weft.text.annotation import trees
 from weft.text.example import Example, SkipCounter
 from weft.text.formats import features
@@ -358,6 +367,11 @@ def evaluate_and_save(
             scored = tune_on_dev(predictor, splits.dev, data.on_bad_row, tune)
         if line := predictor.task.describe_confidence(predictor.space):
             logger.info(line)
+    held_out: Reservoir[tuple[str, float, object, float]] = Reservoir(MAX_SAMPLE_TEXTS)
+
+    def sample(example: Example, answer: Answer) -> None:
+        held_out.add((example.full_text, answer.coverage, answer.value, answer.score))
+
     results: dict[str, dict[str, MetricValue]] = {}
     task_metric = predictor.task.metric
     metrics = list(dict.fromkeys((predictor.config["train"]["metric"] or task_metric, task_metric)))
@@ -366,13 +380,15 @@ def evaluate_and_save(
             continue
         with atomic_jsonl(folder / "predictions.jsonl") as file:
             tally.enabled = name == "test"
+            on_example = sample if name == "dev" else None
             measure = (
-                evaluate_scored(predictor, scored, tally, file)
+                evaluate_scored(predictor, scored, tally, file, on_example=on_example)
                 if name == "dev" and scored
                 else evaluate(
-                    predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file
+                    predictor, source(), on_bad_row=data.on_bad_row, tally=tally, predictions=file,
+                    on_example=on_example,
                 )
-            )
+            )  # fmt: skip
             tally.enabled = False
         figures = measure.compute()
         main = figures[metrics[0]]
@@ -400,7 +416,9 @@ def evaluate_and_save(
         for text in (predictor.task.golden_input(example),)
     )
     golden = (text for text in texts if len("".join(text)) <= MAX_GOLDEN_CHARACTERS)
-    predictor.save(folder / "model", list(islice(golden, data.golden_examples)), record)
+    fingerprint = None if input_kind == "vectors" else _take_fingerprint(run, predictor, held_out)
+    chosen = list(islice(golden, data.golden_examples))
+    predictor.save(folder / "model", chosen, record, fingerprint)
     logger.info(f"model saved in {folder / 'model'}")
     return RunResult(predictor, results, record)
 
@@ -428,6 +446,18 @@ def _make_record(
         "command": describe_command("weft.train"),
         "members": list(members),
     }
+
+
+def _take_fingerprint(
+    run: RunContext, predictor: Predictor, held_out: Reservoir[tuple[str, float, object, float]]
+) -> Fingerprint | None:
+    """Return the fingerprint of the training texts; None without a dev part to compare with."""
+    if len(held_out.items) < MIN_TEXTS:
+        return None
+    texts: Reservoir[str] = Reservoir(MAX_SKETCH_TEXTS)
+    for example in islice(run.splits.train(), MAX_READ_TEXTS):
+        texts.add(example.full_text)
+    return take_fingerprint(texts.items, held_out.items, predictor.class_labels)
 
 
 def _golden_input(example: Example, input_kind: str) -> str | tuple[str, str]:

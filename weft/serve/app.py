@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft.serve import generation_routes, model_routes, openai_routes, service_routes
 from weft.serve.http_error import Disconnected, HttpError
 from weft.serve.keys import check_rate
 from weft.serve.responses import Handler, RouteTable, error_response
+from weft.serve.routes import answers, embeddings, generation, health
 from weft.serve.service import Service
 from weft.serve.settings import is_loopback
 
@@ -32,10 +32,10 @@ SECURITY_HEADERS = [
 def build_app(service: Service) -> ASGIApp:
     """Return the ASGI application of a service."""
     handlers: RouteTable = [
-        *model_routes.ROUTES,
-        *generation_routes.ROUTES,
-        *openai_routes.ROUTES,
-        *service_routes.ROUTES,
+        *answers.ROUTES,
+        *generation.ROUTES,
+        *embeddings.ROUTES,
+        *health.ROUTES,
     ]
     routes = [
         Route(path, _bind(handler, service), methods=[method], name=path)

@@ -48,6 +48,14 @@ class ServeMetrics:
         self.reloads = Counter(
             "weft_reloads_total", "Reloads of models.", ["result"], registry=registry
         )
+        self.drift = Gauge(
+            "weft_drift_distance", "Distance of live texts from those of training, 0 to 1.",
+            ["model", "trait"], registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.drift_p = Gauge(
+            "weft_drift_p_value", "Probability of such a distance without drift.", ["model"],
+            registry=registry, multiprocess_mode="livemin",
+        )  # fmt: skip
         for reason in ("disconnected", "expired"):
             self.dropped.labels(reason)
 

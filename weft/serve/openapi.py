@@ -41,6 +41,7 @@ PATHS: list[tuple[str, str, str, type[msgspec.Struct] | None]] = [
     ("get", "/v1/models", "The models.", None),
     ("get", "/health", "The process works.", None),
     ("get", "/ready", "The models are loaded and verified.", None),
+    ("get", "/drift", "Live texts compared with those of training.", None),
     ("get", "/metrics", "Metrics in Prometheus' format.", None),
 ]
 

@@ -21,6 +21,7 @@ from weft.serve.settings import ServeSettings
 KEEP_ALIVE_SECONDS = 30
 NOTICE_SECONDS = 0.5  # between "not ready" and the end, at least: connections close on an answer
 BACKLOG = 2048
+DRIFT_TICKS = 50  # of 0.1 s, between two updates of the drift metrics
 
 
 class Server(uvicorn.Server):
@@ -100,6 +101,8 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         self.service.log.flush()
+        if counter % DRIFT_TICKS == 0:
+            self.service.update_drift()
         return await super().on_tick(counter)
 
     def _reload(self) -> None:

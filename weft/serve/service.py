@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.doctor.drift import Fingerprint, load_fingerprint
 from weft.errors import UserError, near_miss
 from weft.loading import load
-from weft.predict.predictor import Predictor
+from weft.predict.predictor import Predictor, model_folder
 from weft.serve.access_log import AccessLog
 from weft.serve.compute import Compute
 from weft.serve.http_error import HttpError, Overloaded
@@ -17,6 +18,7 @@ from weft.serve.keys import Keys, read_keys
 from weft.serve.metrics import ServeMetrics
 from weft.serve.operations import can_embed, make_generator
 from weft.serve.settings import ServeSettings
+from weft.serve.traffic import Traffic
 
 if TYPE_CHECKING:
     from weft.predict.generate import Generator
@@ -39,6 +41,7 @@ class ServedModel:
     version: int
     embeds: bool
     generator: "Generator | None" = None
+    traffic: Traffic | None = None  # None without a fingerprint of the training texts
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -72,6 +75,15 @@ def name_models(given: Sequence[str]) -> list[ModelSource]:
             )
         sources[name] = ModelSource(name, folder)
     return list(sources.values())
+
+
+def _fingerprint_of(source: ModelSource) -> Fingerprint | None:
+    """Return the fingerprint of a model folder; a checkpoint has none."""
+    try:
+        folder = model_folder(Path(source.folder))
+    except UserError:
+        return None
+    return load_fingerprint(folder)
 
 
 class Service:
@@ -152,7 +164,11 @@ class Service:
             source.folder, device=settings.device, weights=settings.weights, trust=settings.trust
         )
         generator = make_generator(predictor)
-        return ServedModel(source, predictor, version, can_embed(predictor), generator)
+        fingerprint = _fingerprint_of(source)
+        labels = predictor.class_labels
+        traffic = None if fingerprint is None else Traffic(fingerprint, labels)
+        embeds = can_embed(predictor)
+        return ServedModel(source, predictor, version, embeds, generator, traffic)
 
     def find_model(self, name: str) -> ServedModel:
         """Return the model of a request; the first without a name."""
@@ -164,6 +180,17 @@ class Service:
             hint = near_miss(name, self.models)
             raise HttpError(404, f"Unknown model '{name:.60}'.{hint} See /v1/models.")
         return self.models[name]
+
+    def update_drift(self) -> None:
+        """Write the drift of all models to the metrics."""
+        for model in self.models.values():
+            if model.traffic is None:
+                continue
+            drift = model.traffic.drift()
+            for trait in drift.traits:
+                self.metrics.drift.labels(model.name, trait.name).set(trait.distance)
+            if drift.traits:
+                self.metrics.drift_p.labels(model.name).set(drift.p)
 
     async def drain(self, seconds: float) -> None:
         """Stop being ready and wait until every request is answered, at most `seconds`."""

@@ -19,10 +19,10 @@ from weft.predict.generate import Generator, Token
 from weft.serve.connection import connection_of
 from weft.serve.http_error import Disconnected, HttpError, InvalidRequest
 from weft.serve.inputs import estimate_request, read_inputs
-from weft.serve.model_routes import compute, deadline_of
 from weft.serve.operations import Write
 from weft.serve.requests import CompletionsRequest, GenerateRequest
 from weft.serve.responses import RouteTable, json_response, read_request
+from weft.serve.routes.answers import compute, deadline_of
 from weft.serve.service import ServedModel, Service
 
 COMPLETION_TOKENS = 16  # without max_tokens, as OpenAI has it
@@ -179,8 +179,8 @@ def _note(request: Request, model: ServedModel, inputs: list[Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Completion:
-    """What /v1/completions was asked to do, checked."""
+class CompletionPlan:
+    """The checked request of /v1/completions."""
 
     model: ServedModel
     generator: Generator
@@ -195,7 +195,7 @@ class Completion:
         """The number of choices."""
         return len(self.prompts) * self.count
 
-    def seeded(self, k: int) -> SearchSettings:
+    def settings_of(self, k: int) -> SearchSettings:
         """Return the settings of the k-th text of a prompt."""
         return replace(self.settings, seed=self.settings.seed + k)
 
@@ -204,21 +204,21 @@ async def completions(request: Request, service: Service) -> Response:
     """Continue prompts as OpenAI's API does."""
     service.compute.check_capacity()
     body = await read_request(request, CompletionsRequest, service.settings.max_bytes)
-    asked = _read_completion(service, body)
-    _note(request, asked.model, asked.prompts)
+    plan = _read_completion(service, body)
+    _note(request, plan.model, plan.prompts)
     about = {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
         "created": int(time.time()),
-        "model": asked.model.name,
+        "model": plan.model.name,
     }
-    service.metrics.texts.labels(asked.model.name).inc(len(asked.prompts))
-    pieces = _generate_pieces(request, service, asked)
+    service.metrics.texts.labels(plan.model.name).inc(len(plan.prompts))
+    pieces = _generate_pieces(request, service, plan)
     if body.stream:
         options = body.stream_options or {}
-        events = _completion_events(pieces, asked, about, bool(options.get("include_usage")))
+        events = _completion_events(pieces, plan, about, bool(options.get("include_usage")))
         return await stream_events(events)
-    texts, reasons = [""] * asked.size, [""] * asked.size
+    texts, reasons = [""] * plan.size, [""] * plan.size
     generated = 0
     async with aclosing(pieces):
         async for piece in pieces:
@@ -229,10 +229,10 @@ async def completions(request: Request, service: Service) -> Response:
         {"text": text, "index": i, "logprobs": None, "finish_reason": reason}
         for i, (text, reason) in enumerate(zip(texts, reasons, strict=True))
     ]
-    return json_response({**about, "choices": choices, "usage": _usage(asked, generated)})
+    return json_response({**about, "choices": choices, "usage": _usage(plan, generated)})
 
 
-def _read_completion(service: Service, body: CompletionsRequest) -> Completion:
+def _read_completion(service: Service, body: CompletionsRequest) -> CompletionPlan:
     """Check the body of /v1/completions."""
     model, generator = _find_generator(service, body.model)
     for name in UNSUPPORTED:
@@ -252,7 +252,7 @@ def _read_completion(service: Service, body: CompletionsRequest) -> Completion:
         changes |= {"method": "sample", "temperature": body.temperature or 1.0}
         changes["top_p"] = body.top_p or 1.0
     settings = _search_settings(service, generator, changes, 1)
-    return Completion(
+    return CompletionPlan(
         model, generator, prompts, settings, tuple(filter(None, stops)), body.n or 1,
         bool(body.echo),
     )  # fmt: skip
@@ -269,21 +269,21 @@ class Piece:
 
 
 async def _generate_pieces(
-    request: Request, service: Service, asked: Completion
+    request: Request, service: Service, plan: CompletionPlan
 ) -> AsyncGenerator[Piece, None]:
     """Yield the text of all choices, one after the other."""
-    for i in range(asked.size):
-        prompt, k = asked.prompts[i // asked.count], i % asked.count
-        tokens = TokenStream(request, service, asked.generator, prompt, asked.seeded(k))
-        if asked.echo:
+    for i in range(plan.size):
+        prompt, k = plan.prompts[i // plan.count], i % plan.count
+        tokens = TokenStream(request, service, plan.generator, prompt, plan.settings_of(k))
+        if plan.echo:
             yield Piece(i, prompt, 0)
-        async with aclosing(aiter(tokens)) as items, aclosing(_cut(items, i, asked)) as pieces:
+        async with aclosing(aiter(tokens)) as items, aclosing(_cut(items, i, plan)) as pieces:
             async for piece in pieces:
                 yield piece
 
 
 async def _cut(
-    tokens: AsyncIterator[Token], index: int, asked: Completion
+    tokens: AsyncIterator[Token], index: int, plan: CompletionPlan
 ) -> AsyncGenerator[Piece, None]:
     """Yield the text of a choice up to a stop sequence, which is left out."""
     held = ""  # text that may be the beginning of a stop sequence
@@ -291,12 +291,12 @@ async def _cut(
     async for token in tokens:
         count += 1
         held += token.text
-        if token.id == asked.generator.eos:
+        if token.id == plan.generator.eos:
             reason = "stop"
-        if (at := _find_stop(held, asked.stops)) >= 0:
+        if (at := _find_stop(held, plan.stops)) >= 0:
             yield Piece(index, held[:at], count, "stop")
             return
-        keep = _overlap(held, asked.stops)
+        keep = _overlap(held, plan.stops)
         if len(held) > keep:
             yield Piece(index, held[: len(held) - keep], count)
             held, count = held[len(held) - keep :], 0
@@ -316,7 +316,7 @@ def _overlap(text: str, stops: tuple[str, ...]) -> int:
 
 
 async def _completion_events(
-    pieces: AsyncGenerator[Piece, None], asked: Completion, about: dict[str, Any], usage: bool
+    pieces: AsyncGenerator[Piece, None], plan: CompletionPlan, about: dict[str, Any], usage: bool
 ) -> AsyncGenerator[bytes, None]:
     generated = 0
     async with aclosing(pieces):
@@ -328,12 +328,12 @@ async def _completion_events(
             }  # fmt: skip
             yield _event({**about, "choices": [choice]})
     if usage:
-        yield _event({**about, "choices": [], "usage": _usage(asked, generated)})
+        yield _event({**about, "choices": [], "usage": _usage(plan, generated)})
     yield DONE
 
 
-def _usage(asked: Completion, generated: int) -> dict[str, int]:
-    read = sum(asked.model.predictor.engine.count_tokens(asked.prompts))
+def _usage(plan: CompletionPlan, generated: int) -> dict[str, int]:
+    read = sum(plan.model.predictor.engine.count_tokens(plan.prompts))
     return {
         "prompt_tokens": read,
         "completion_tokens": generated,

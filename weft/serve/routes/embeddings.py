@@ -1,4 +1,4 @@
-"""Routes that OpenAI's clients call: /v1/embeddings, /v1/models."""
+"""Routes to sentence vectors and models, as OpenAI's clients call them."""
 
 import base64
 from typing import Any
@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from weft.serve.http_error import HttpError, InvalidRequest
 from weft.serve.inputs import read_inputs
-from weft.serve.model_routes import compute
 from weft.serve.operations import Embed
 from weft.serve.requests import EmbeddingsRequest
 from weft.serve.responses import RouteTable, json_response, read_request
+from weft.serve.routes.answers import compute
 from weft.serve.service import ServedModel, Service
 
 ENCODINGS = ("float", "base64")

@@ -32,6 +32,7 @@ async def ready(request: Request, service: Service) -> Response:
 
 async def metrics(request: Request, service: Service) -> Response:
     """Return the metrics in Prometheus' format."""
+    service.update_drift()
     return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
 
@@ -54,10 +55,24 @@ async def reload(request: Request, service: Service) -> Response:
         raise HttpError(409, f"The models stay as they are: {error}") from None
 
 
+async def drift(request: Request, service: Service) -> Response:
+    """Compare the last texts of each model with its training texts."""
+    rows = {}
+    for name, model in service.models.items():
+        if model.traffic is not None:
+            found = model.traffic.drift(fresh=True)
+            rows[name] = {
+                "texts": found.texts, "p": found.p, "distance": found.distance,
+                "traits": {one.name: one.to_json() for one in found.traits},
+            }  # fmt: skip
+    return json_response({"models": rows})
+
+
 ROUTES: RouteTable = [
     ("GET", "/health", health),
     ("GET", "/ready", ready),
     ("GET", "/metrics", metrics),
+    ("GET", "/drift", drift),
     ("GET", "/openapi.json", openapi),
     ("POST", "/admin/reload", reload),
 ]

@@ -37,6 +37,8 @@ async def predict(request: Request, service: Service) -> Response:
         body.abstain_at, body.label_sets,
     )  # fmt: skip
     answers = await compute(request, service, model, operation, inputs)
+    if model.traffic is not None:
+        model.traffic.watch(inputs, answers)
     rows = [prediction_json(answer, labels) for answer in answers]
     if body.draw:
         drawings = await asyncio.to_thread(lambda: [one._repr_html_() for one in answers])
