@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -21,6 +22,9 @@ from weft.serve.settings import ServeSettings
 KEEP_ALIVE_SECONDS = 30
 NOTICE_SECONDS = 0.5  # between "not ready" and the end, at least: connections close on an answer
 BACKLOG = 2048
+# The event loop gives up the interpreter lock at every write; with the usual 5 ms it waits that
+# long for a classic model to give it back.
+SWITCH_SECONDS = 0.0002
 DRIFT_TICKS = 50  # of 0.1 s, between two updates of the drift metrics
 
 
@@ -56,6 +60,7 @@ class Server(uvicorn.Server):
 
     def run_until_stopped(self) -> None:
         """Serve until a signal or `stop`; raise a UserError if the models cannot be loaded."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.run(sockets=[self.sock])
         if self.error is not None:
             raise self.error

@@ -2,6 +2,7 @@
 
 import ipaddress
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 
 from weft.errors import UserError
@@ -54,6 +55,7 @@ def option_name(setting: str) -> str:
     return f"--{setting.replace('_', '-')}"
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Return True for a name or address of this machine only."""
     if host.lower() in LOOPBACK_NAMES:
