@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from weft.serve.http_error import Disconnected, HttpError
 from weft.serve.keys import check_rate
 from weft.serve.responses import Handler, RouteTable, error_response
-from weft.serve.routes import answers, embeddings, generation, health
+from weft.serve.routes import answers, embeddings, generation, health, page
 from weft.serve.service import Service
 from weft.serve.settings import is_loopback
 
@@ -37,6 +37,7 @@ def build_app(service: Service) -> ASGIApp:
         *generation.ROUTES,
         *embeddings.ROUTES,
         *health.ROUTES,
+        *page.ROUTES,
     ]
     routes = [
         Route(path, _bind(handler, service), methods=[method], name=path)
