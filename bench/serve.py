@@ -113,7 +113,9 @@ def running(command: list[str], port: int, seconds: float = 120.0) -> Iterator[R
 
 def weft_server(model: str, *options: str) -> "contextmanager[Running]":
     port = free_port()
-    command = [sys.executable, "-m", "weft", "serve", f"m={model}", "--port", str(port), *options]
+    # Without an access log, as the peers.
+    command = [sys.executable, "-m", "weft", "serve", f"m={model}", "--port", str(port)]
+    command += ["--no-access-log", *options]
     return running(command, port)
 
 
@@ -313,7 +315,7 @@ def overload(bench: Bench) -> None:
 def endurance(bench: Bench) -> None:
     """Many small requests: errors, and growth of memory."""
     count = bench.arguments.requests
-    with weft_server(bench.train("tfidf"), "--no-access-log") as server:
+    with weft_server(bench.train("tfidf")) as server:
         load(server.port, "/predict", bench.predict_bodies, "--requests", 5000, "--seconds", 60)
         before = server.rss()
         row = load(server.port, "/predict", bench.predict_bodies, "--requests", count,

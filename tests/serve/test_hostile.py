@@ -1,6 +1,8 @@
 """Hostile input: a clean 4xx, nothing leaked, and the server goes on answering."""
 
+import base64
 import contextlib
+import hashlib
 import json
 import socket
 import threading
@@ -322,3 +324,14 @@ def test_a_crowd_of_bad_clients_does_not_stop_a_good_one(live):
     for one in crowd:
         one.join()
     assert statuses == [200] * 10
+
+
+def test_the_page_runs_its_own_script_only(live):
+    reply = live.get("/")
+    assert (reply.status, reply.headers["content-type"][:9]) == (200, "text/html")
+    policy = reply.headers["content-security-policy"]
+    script = reply.body.split(b"<script>")[1].split(b"</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert b"http" not in script.replace(b"https://", b"")

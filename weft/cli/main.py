@@ -26,6 +26,7 @@ from weft.cli import (
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
 from weft.cli.explain import explain
+from weft.cli.lab import lab
 from weft.cli.models import annotate, drift, ensemble, extract, serve, threshold
 from weft.cli.stopping import Stopped, end, signals, silence
 from weft.cli.vectors import vectors

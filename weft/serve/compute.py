@@ -19,6 +19,7 @@ from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 
 MAX_STREAMS = 16  # generated at the same time; others wait
 SMOOTHING = 0.2  # weight of a slower batch in the seconds per token
+WAKE = "wake"
 FIRST_ESTIMATE = 1e-5  # seconds per token before anything was measured
 
 
@@ -94,7 +95,7 @@ class Compute:
     ):
         self._loop, self._observer, self._idle = loop, observer, idle
         self._batch_tokens, self._max_queue = batch_tokens, max_queue
-        self._inbox: SimpleQueue[Job | Stream | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Job | Stream | str | None] = SimpleQueue()
         # Of the event loop:
         self.depth = 0  # requests that wait or are computed
         self.waiting_seconds = 0.0  # that they will take, estimated
@@ -148,6 +149,11 @@ class Compute:
         if self.depth >= self._max_queue:
             raise Overloaded("The queue is full. Try again later.", self.waiting_seconds)
 
+    def wake(self) -> None:
+        """Let the thread look for idle work."""
+        if not self.depth:
+            self._inbox.put(WAKE)
+
     def close(self) -> None:
         """End the thread after what it is computing."""
         self._inbox.put(None)
@@ -178,9 +184,11 @@ class Compute:
         while not self._inbox.empty():
             self._accept(self._inbox.get())
 
-    def _accept(self, one: Job | Stream | None) -> None:
+    def _accept(self, one: Job | Stream | str | None) -> None:
         if one is None:
             self._closing = True
+        elif isinstance(one, str):
+            pass  # WAKE
         elif isinstance(one, Stream):
             self._streams.append(one)
         else:

@@ -85,6 +85,15 @@ def _describe(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
+def input_json(one: Any) -> Any:
+    """Return an input as JSON."""
+    if isinstance(one, Example):
+        return {"words": list(one.words)}
+    if isinstance(one, np.ndarray):
+        return one.tolist()
+    return list(one) if isinstance(one, tuple) else one
+
+
 def estimate_tokens(one: Any) -> int:
     """Return about how many tokens an input has, without tokenising it."""
     if isinstance(one, str):

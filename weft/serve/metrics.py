@@ -48,6 +48,10 @@ class ServeMetrics:
         self.reloads = Counter(
             "weft_reloads_total", "Reloads of models.", ["result"], registry=registry
         )
+        self.shadow = Counter(
+            "weft_shadow_total", "Answers compared with those of the shadow model.",
+            ["model", "result"], registry=registry,
+        )  # fmt: skip
         self.drift = Gauge(
             "weft_drift_distance", "Distance of live texts from those of training, 0 to 1.",
             ["model", "trait"], registry=registry, multiprocess_mode="livemax",

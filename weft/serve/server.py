@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
 
     async def _load(self) -> None:
         try:
-            if not self.service.is_ready:
+            if not self.service.is_loaded:
                 await self.service.load()
         except UserError as error:
             self.error = error

@@ -18,6 +18,7 @@ from weft.serve.keys import Keys, read_keys
 from weft.serve.metrics import ServeMetrics
 from weft.serve.operations import can_embed, make_generator
 from weft.serve.settings import ServeSettings
+from weft.serve.shadow import Shadow
 from weft.serve.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -108,14 +109,16 @@ class Service:
         self.log = AccessLog(settings.access_log)
         self.metrics = ServeMetrics(self.log, shared)
         self.models: dict[str, ServedModel] = {}
-        self.draining = False
+        self.shadow: Shadow | None = None
+        self._shadow_source = self._find_shadow()
+        self.is_loaded = self.draining = False
         self._version = 0
         self._reloading = asyncio.Lock()
 
     @property
     def is_ready(self) -> bool:
         """True while requests are welcome: models loaded and verified, and not draining."""
-        return len(self.models) == len(self.sources) and not self.draining
+        return self.is_loaded and not self.draining
 
     def start(self) -> None:
         """Start the compute thread. Called in the event loop."""
@@ -124,6 +127,7 @@ class Service:
             self.metrics,
             batch_tokens=self.settings.batch_tokens,
             max_queue=self.settings.max_queue,
+            idle=lambda: self.shadow is not None and self.shadow.run_one(),
         )
         self.metrics.ready.set(self.is_ready)
 
@@ -131,7 +135,23 @@ class Service:
         """Load all models; each replays its golden answers."""
         for source in self.sources:
             self.models[source.name] = await self._load(source)
+        if self._shadow_source is not None:
+            source = self._shadow_source
+            other = (await self._load(source)).predictor
+            self.shadow = Shadow(source.name, other, self.metrics, self.settings.shadow_log)
+        self.is_loaded = True
         self.metrics.ready.set(1)
+
+    def _find_shadow(self) -> ModelSource | None:
+        """Return the shadow model under the name of the model whose texts it answers."""
+        if not self.settings.shadow:
+            return None
+        name, equals, folder = self.settings.shadow.partition("=")
+        if not equals:
+            name, folder = self.sources[0].name, self.settings.shadow
+        if name not in {source.name for source in self.sources}:
+            raise UserError(f"--shadow {self.settings.shadow}: no model is called '{name}'.")
+        return ModelSource(name, folder)
 
     async def reload(self, name: str = "") -> list[str]:
         """Load models again beside the present ones, and swap them if their answers replay.
@@ -172,7 +192,7 @@ class Service:
 
     def find_model(self, name: str) -> ServedModel:
         """Return the model of a request; the first without a name."""
-        if len(self.models) < len(self.sources):
+        if not self.is_loaded:
             raise Overloaded("The models are being loaded. Try again soon.")
         if not name:
             return next(iter(self.models.values()))

@@ -28,6 +28,8 @@ class ServeSettings:
     max_new_tokens: int = 1024  # that a request may generate
     max_connections: int = 1024
     drain_seconds: float = 30.0  # from SIGTERM to the end, at most
+    shadow: str = ""  # FOLDER, or NAME=FOLDER: answers the texts of a model in idle time
+    shadow_log: Path | None = None  # file of its disagreements
     access_log: bool = True
     log_texts: bool = False
     device: str = "auto"

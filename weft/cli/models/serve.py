@@ -42,6 +42,13 @@ def serve(
     drain_seconds: Annotated[
         float, typer.Option(help="Time to answer what is waiting after SIGTERM.")
     ] = 30.0,
+    shadow: Annotated[
+        str,
+        typer.Option(help="Model that answers the same texts in idle time: [NAME=]FOLDER."),
+    ] = "",
+    shadow_log: Annotated[
+        Path | None, typer.Option(help="File of texts that the shadow model answers differently.")
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="Log each request to standard error.")] = True,
     log_texts: Annotated[
         bool, typer.Option("--log-texts", help="Also log the texts of requests.")
@@ -73,7 +80,8 @@ def serve(
         max_queue=max_queue, deadline_ms=deadline_ms, batch_tokens=batch_tokens,
         max_bytes=max_bytes, max_texts=max_texts, max_tokens=max_tokens,
         max_new_tokens=max_new_tokens, max_connections=max_connections,
-        drain_seconds=drain_seconds, access_log=access_log, log_texts=log_texts,
+        drain_seconds=drain_seconds, shadow=shadow, shadow_log=shadow_log,
+        access_log=access_log, log_texts=log_texts,
         device=device, weights=options.weight_dtype(rounded),
         trust=tuple(trust),
     )  # fmt: skip

@@ -39,6 +39,9 @@ async def predict(request: Request, service: Service) -> Response:
     answers = await compute(request, service, model, operation, inputs)
     if model.traffic is not None:
         model.traffic.watch(inputs, answers)
+    if service.shadow is not None and service.shadow.model == model.name and inputs:
+        service.shadow.offer(inputs, answers)
+        service.compute.wake()
     rows = [prediction_json(answer, labels) for answer in answers]
     if body.draw:
         drawings = await asyncio.to_thread(lambda: [one._repr_html_() for one in answers])

@@ -13,7 +13,7 @@ from weft.serve.service import Service
 
 
 async def page(request: Request, service: Service) -> Response:
-    """Return the page; it has no data of its own, and asks the API like any client."""
+    """Return the page; it has no data of its own, and calls the API like any client."""
     body, policy = _read_page()
     return Response(body, headers={"content-security-policy": policy}, media_type="text/html")
 
