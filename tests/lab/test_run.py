@@ -11,7 +11,7 @@ from weft.cli.main import app
 from weft.errors import UserError
 from weft.lab.catalogue import load_experiment
 from weft.lab.results import load_run, run_path
-from weft.lab.run import run_experiments
+from weft.lab.run import find_missed, run_experiments
 from weft.lab.worker import measure
 
 NAME = "bag-order"
@@ -35,6 +35,14 @@ def test_a_planted_wrong_claim_does_not_hold(folder):
     runs = [load_run(folder, NAME, seed).measurements for seed in range(SEEDS)]
     assert experiment.judge(runs).outcome == "holds"
     assert experiment.opposite.judge(runs).outcome == "does not hold"
+
+
+def test_quick_turns_claims_around(folder):
+    words = ["lab", "run", "spectral-radius", "--quick", "-o", str(folder), "--workers", "1"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 claims" in result.output
+    assert find_missed([]) == []
 
 
 def test_the_same_seed_measures_the_same(folder):

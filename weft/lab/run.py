@@ -88,6 +88,21 @@ def run_experiments(
     ]
 
 
+def find_missed(trials: Sequence[Trial]) -> list[str]:
+    """Return the experiments whose claim holds, and also does when it is turned around.
+
+    There must be none: a planted wrong claim has to fail on the same measurements.
+    """
+    out = []
+    for trial in trials:
+        runs = [run.measurements for run in trial.runs]
+        if trial.verdict is None or trial.verdict.outcome != "holds":
+            continue
+        if trial.experiment.opposite.judge(runs).outcome != "does not hold":
+            out.append(trial.experiment.name)
+    return out
+
+
 def _judge(
     experiment: Experiment, folder: Path, seeds: Sequence[int], failures: dict[str, str]
 ) -> Trial:

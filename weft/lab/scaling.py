@@ -14,8 +14,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from weft import config as configuration
 from weft import jsonio
-from weft.config import Config, recipe
+from weft.config import Config
 from weft.errors import UserError
 from weft.lab.plot import MARKERS
 from weft.lab.power_law import PowerLaw, fit_power_law
@@ -89,7 +90,7 @@ def measure_scaling(
     a size sets, by default the decoder's `hidden`. `larger` is predicted from the other sizes, then
     trained.
     """
-    base = recipe(name)
+    base = configuration.recipe(name)
     kind = base["task"].get("kind", "classify")
     if kind != "language":
         raise UserError(
