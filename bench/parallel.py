@@ -2,7 +2,6 @@
 
     python bench/parallel.py equal       # 1, 2 and 4 processes, every family, DDP and FSDP2
     python bench/parallel.py kills       # SIGKILL at random moments, then the same bytes
-    python bench/parallel.py speed       # updates a second of 1 and 2 processes, taking turns
 
 All run on CPUs with gloo. Dropout is 0 in `equal`: each process draws masks of its own.
 """
@@ -10,18 +9,22 @@ All run on CPUs with gloo. Dropout is 0 in `equal`: each process draws masks of 
 import json
 import multiprocessing
 import os
+import random
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from record import Record, options
+from record import Record, options, spread
 from safetensors.torch import load_file
 
 import weft
-from weft.config import Config, from_sections, recipe, setting_names
+from weft.config import Config, dumps, from_sections, recipe, setting_names
 from weft.run.train import resolve_config
 from weft.text.synthetic.corpora import generate_reviews, python_docs
 from weft.text.synthetic.reviews import write_reviews
@@ -30,7 +33,6 @@ from weft.text.synthetic.treebank import generate_treebank, write_treebank
 
 ROOT = Path(__file__).parent.parent
 BERT = {"kind": "bert", "hidden": 48, "layers": 2, "heads": 4, "max_positions": 128}
-BERT_SMALL = {"kind": "bert", "hidden": 512, "layers": 4, "heads": 8, "max_positions": 512}
 WORDS = {"kind": "word", "min_count": 1}
 SMALLER = {"width": 24, "hidden": 32, "vocab_size": 600, "window": 24}
 # Family: recipe, files by kind, and what else is set.
@@ -147,11 +149,69 @@ def equal(record: Record, args: Any) -> None:
                     )  # fmt: skip
 
 
+def command(config: Path, folder: Path, processes: int, *more: str) -> list[str]:
+    words = ["train", str(config), "-o", str(folder), "--quiet", "--device", "cpu", *more]
+    words += ["--processes", str(processes)] if processes > 1 else []
+    return [sys.executable, "-m", "weft", *words]
+
+
+def ranks_of(launcher: int) -> list[int]:
+    """The processes that a launcher has started."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(launcher)], capture_output=True, text=True, check=False
+    )
+    return [int(word) for word in listed.stdout.split()]
+
+
+def kills(record: Record, args: Any) -> None:
+    """Kill a random rank at random moments, resume, and compare the files with a whole run's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        draw = random.Random(1)
+        changes = {"train.epochs": 12, "train.save_every": 3, "train.ema_decay": 0.9}
+        config = configure("classify", write_data(folder), changes)
+        config = config.with_values({"embedder.dropout": 0.5}, "bench")
+        (folder / "config.toml").write_text(dumps(config.sections), "utf-8")
+        for shard in (False, True):
+            whole, cut = folder / f"whole-{shard}", folder / f"cut-{shard}"
+            rest = ("--set", f"train.shard={str(shard).lower()}")
+            subprocess.run(command(folder / "config.toml", whole, 2, *rest), check=True)
+            last, count, ends = cut / "checkpoints/last.safetensors", 0, []
+            while count < args.kills:
+                again = ["--resume"] if last.exists() else ["--overwrite"] if cut.exists() else []
+                job = subprocess.Popen(
+                    command(folder / "config.toml", cut, 2, *rest, *again),
+                    stderr=subprocess.DEVNULL,
+                )
+                before = last.stat().st_mtime_ns if last.exists() else 0
+                while job.poll() is None and (
+                    not last.exists() or last.stat().st_mtime_ns == before
+                ):
+                    time.sleep(0.02)
+                time.sleep(draw.uniform(0, 1))
+                ranks = ranks_of(job.pid)
+                if job.poll() is not None or not ranks:
+                    break  # it has finished
+                os.kill(draw.choice(ranks), signal.SIGKILL)
+                began = time.perf_counter()
+                job.wait()
+                ends.append(time.perf_counter() - began)
+                count += 1
+            subprocess.run(command(folder / "config.toml", cut, 2, *rest, "--resume"), check=True)
+            names = ("model/weights.safetensors", "model/labels.json", "model/tokenizer.json")
+            same = all((whole / n).read_bytes() == (cut / n).read_bytes() for n in names)
+            record.line(
+                "2 processes, a random rank killed and resumed", kills=count, same_bytes=same,
+                way="FSDP2" if shard else "DDP", seconds_until_all_ended=spread(ends),
+            )  # fmt: skip
+
+
 def main() -> None:
-    parser = options(__doc__, repeats=3)
-    parser.add_argument("question", choices=["equal", "kills", "speed"])
+    parser = options(__doc__, repeats=1)
+    parser.add_argument("question", choices=["equal", "kills"])
     parser.add_argument("--updates", type=int, default=200)
     parser.add_argument("--processes", default="2,4")
+    parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--families", default="", help="separated by semicolons")
     parser.add_argument("--optimiser", default="adamw")
     args = parser.parse_args()

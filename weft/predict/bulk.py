@@ -29,6 +29,7 @@ from weft.text.example import Example
 from weft.text.line_source import file_not_found, strip_compression
 
 BLOCK_ROWS = 10_000
+COUNTED_ROWS = 100  # between two updates of the progress
 EMBED_ROWS = 1000  # texts that are embedded at once
 Embeddings = Literal["", "column", "npy"]
 
@@ -128,21 +129,23 @@ def _predict(
     predictor: Predictor, block: Block, path: str, count: "Count"
 ) -> Mapping[str, Sequence[Any]]:
     values, scores = [], []
-    for answer in predictor.stream(_examples(predictor, block, path)):
+    for answer in predictor.stream(_inputs(predictor, block, path)):
         values.append(_value(answer))
         scores.append(answer.score)
-        count(1, True)
+        if len(values) % COUNTED_ROWS == 0:
+            count(COUNTED_ROWS, True)
+    count(len(values) % COUNTED_ROWS, True)
     return {"prediction": values, "score": scores}
 
 
-def _examples(predictor: Predictor, block: Block, path: str) -> Iterator[Example]:
+def _inputs(predictor: Predictor, block: Block, path: str) -> Sequence[str | Example]:
     if not predictor.pairs:
-        return (Example(text) for text in block.texts)
+        return block.texts
     if block.others is None:
         raise UserError(
             f"{path}: this model needs a text pair. Name both columns: --text, --text-pair."
         )
-    return (Example(a, other=b) for a, b in zip(block.texts, block.others, strict=True))
+    return [Example(a, other=b) for a, b in zip(block.texts, block.others, strict=True)]
 
 
 def _value(answer: Answer) -> Any:

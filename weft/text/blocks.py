@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -192,26 +193,26 @@ def _read_json(path: str, layout: TableLayout, size: int) -> Iterator[Block]:
     other = None if layout.other is None else layout.names[layout.other]
     with closing(LineSource(path)) as source:
         rows = (
-            _parse_line(path, number, line)
+            (line, _parse_line(path, number, line))
             for number, line in source.lines(BadRows(path, "error", None))
             if line and not line.isspace()
         )
         for block in _in_blocks(rows, size):
+            objects = [row for _, row in block]
+            texts = [str(row.get(text) or "") for row in objects]
+            others = None if other is None else [str(row.get(other) or "") for row in objects]
+            yield Block(texts, others, partial(_save_lines, [line for line, _ in block]))
 
-            def save(
-                target: Path, added: Mapping[str, Values], block: list[dict[str, Any]] = block
-            ) -> None:
-                columns = [_plain(values) for values in added.values()]
-                lines = (
-                    json.dumps({**row, **dict(zip(added, more, strict=True))}, ensure_ascii=False)
-                    for row, *more in zip(block, *columns, strict=True)
-                )
-                with target.open("w", encoding="utf-8", errors=ESCAPE_SURROGATES) as file:
-                    file.writelines(line + "\n" for line in lines)
 
-            texts = [str(row.get(text) or "") for row in block]
-            others = None if other is None else [str(row.get(other) or "") for row in block]
-            yield Block(texts, others, save)
+def _save_lines(lines: list[str], target: Path, added: Mapping[str, Values]) -> None:
+    """Write objects with more keys; what is there stays as it is written."""
+    columns = [_plain(values) for values in added.values()]
+    with target.open("w", encoding="utf-8", errors=ESCAPE_SURROGATES) as file:
+        for line, *more in zip(lines, *columns, strict=True):
+            start = line.rstrip()[:-1].rstrip()
+            comma = "" if start.endswith("{") else ", "
+            end = json.dumps(dict(zip(added, more, strict=True)), ensure_ascii=False)
+            file.write(f"{start}{comma}{end[1:]}\n")
 
 
 def _parse_line(path: str, number: int, line: str) -> dict[str, Any]:
