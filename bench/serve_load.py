@@ -124,7 +124,7 @@ class Load:
         opened = [await self.connect() for _ in range(clients)]
         for client, request in zip(opened, self.requests * clients, strict=False):
             client.transport.write(request)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.005)
         for client in opened:
             client.transport.abort()
         self.statuses[0] = clients

@@ -1,6 +1,7 @@
 """The compute thread: what it batches, drops, refuses, and in which order it works."""
 
 import asyncio
+import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import pytest
 
 from weft.errors import UserError
 from weft.serve.compute import Compute, Job, Slice, fill_batch, split_job
-from weft.serve.http_error import Expired, HttpError, Overloaded
+from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 
 
 class Observer:
@@ -308,3 +309,29 @@ def test_idle_work_waits_for_requests():
 
     run(scenario, idle=work)
     assert 5 <= len(idle) <= 7
+
+
+def test_clients_that_the_event_loop_has_not_noticed_are_not_computed():
+    operation = Recorder()
+    pairs = [socket.socketpair() for _ in range(3)]
+
+    async def scenario(compute):
+        first = await held(compute, operation)
+        jobs = [submit(compute, operation, [n]) for n in (3, 5, 7)]
+        for job, (ours, _) in zip(jobs, pairs, strict=True):
+            job.descriptor = ours.fileno()
+        pairs[0][1].close()
+        pairs[2][1].shutdown(socket.SHUT_WR)
+        operation.gate.set()
+        await first.done
+        assert await jobs[1].done == [10]
+        for job in (jobs[0], jobs[2]):
+            with pytest.raises(Disconnected):
+                await job.done
+
+    observer = run(scenario)
+    assert operation.batches == [[1], [5]]
+    assert observer.drops == ["disconnected"] * 2
+    for pair in pairs:
+        for sock in pair:
+            sock.close()

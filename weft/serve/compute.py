@@ -6,6 +6,7 @@ ones nor the few long ones can starve the others.
 """
 
 import asyncio
+import select
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -20,6 +21,7 @@ from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 MAX_STREAMS = 16  # generated at the same time; others wait
 SMOOTHING = 0.2  # weight of a slower batch in the seconds per token
 WAKE = "wake"
+CLOSED_EVENTS = getattr(select, "POLLRDHUP", 0)  # errors and hang-ups are always among them
 FIRST_ESTIMATE = 1e-5  # seconds per token before anything was measured
 
 
@@ -50,6 +52,7 @@ class Job:
     results: list[Any] = field(default_factory=list)
     failed: bool = False  # set by the compute thread
     delivered: bool = False  # set by the event loop
+    descriptor: int = -1  # of the client's socket, if there is one
 
 
 @dataclass(eq=False, slots=True)
@@ -168,8 +171,8 @@ class Compute:
                 if self._closing:
                     return
                 self._drop_dead()
-                if self._groups:
-                    self._compute_batch(self._choose_batch())
+                if self._groups and (batch := self._drop_gone(self._choose_batch())):
+                    self._compute_batch(batch)
                 if self._streams:
                     self._step_streams()
             except Exception as error:  # a bug; the thread must outlive it
@@ -240,6 +243,25 @@ class Compute:
         if rest:
             self._groups[operation] = rest
         return batch
+
+    def _drop_gone(self, batch: list[Slice]) -> list[Slice]:
+        """Drop the requests whose client has gone, as the system knows before the event loop.
+
+        Under load the loop may be many connections behind.
+        """
+        open_jobs = {one.job.descriptor: one.job for one in batch if one.job.descriptor >= 0}
+        if not open_jobs or not hasattr(select, "poll"):
+            return batch
+        poller = select.poll()
+        for descriptor in open_jobs:
+            poller.register(descriptor, CLOSED_EVENTS)
+        gone = {open_jobs[descriptor] for descriptor, _ in poller.poll(0)}
+        for job in gone:
+            job.failed = True
+            self._observer.count_drop("disconnected")
+        if gone:
+            self._send([(job, Disconnected()) for job in gone])
+        return [one for one in batch if one.job not in gone]
 
     def _compute_batch(self, batch: list[Slice]) -> None:
         operation = batch[0].job.operation

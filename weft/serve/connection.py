@@ -40,6 +40,12 @@ class LimitedConnection(HttpToolsProtocol):
             return
         self._arm()
 
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor of the socket; -1 once it is closed."""
+        sock = self.transport.get_extra_info("socket")
+        return -1 if sock is None or self.transport.is_closing() else int(sock.fileno())
+
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return

@@ -97,6 +97,7 @@ async def compute(
     connection = connection_of(request.scope)
     if connection is not None:
         connection.on_lost = job.done.cancel
+        job.descriptor = connection.descriptor
     try:
         results = await job.done
     except asyncio.CancelledError:
