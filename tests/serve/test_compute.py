@@ -204,11 +204,11 @@ def test_dead_requests_are_never_computed():
     async def scenario(compute):
         first = await held(compute, operation)
         gone = [submit(compute, operation, [n]) for n in (20, 21, 22)]
-        late = submit(compute, operation, [30], seconds=0.001)
+        late = submit(compute, operation, [30], seconds=0.02)
         alive = submit(compute, operation, [5])
         for job in gone:
             job.done.cancel()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.03)
         operation.gate.set()
         await first.done
         assert await alive.done == [10]

@@ -297,9 +297,11 @@ def test_slow_senders_are_cut_off(live, monkeypatch):
 
 def test_connections_are_limited(live):
     held = [socket.create_connection(("127.0.0.1", live.port), 5) for _ in range(60)]
-    while len(live.server.server_state.connections) < 40:
+    while len(live.server.server_state.connections) < 60:
         time.sleep(0.01)
-    time.sleep(0.2)
+    for sock in held[40:]:
+        sock.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+    time.sleep(0.3)
     refused = 0
     for sock in held:
         sock.setblocking(False)

@@ -22,6 +22,8 @@ MAX_STREAMS = 16  # generated at the same time; others wait
 SMOOTHING = 0.2  # weight of a slower batch in the seconds per token
 WAKE = "wake"
 CLOSED_EVENTS = getattr(select, "POLLRDHUP", 0)  # errors and hang-ups are always among them
+MAX_BATCH_SECONDS = 0.25  # a batch that takes longer makes others wait for little gain
+SAFETY = 0.8  # of the time to the deadline, for the estimated waiting time
 FIRST_ESTIMATE = 1e-5  # seconds per token before anything was measured
 
 
@@ -124,7 +126,7 @@ class Compute:
         rate = self._seconds_per_token.get(operation.cost_key, FIRST_ESTIMATE)
         seconds = rate * sum(tokens)
         now = time.monotonic()
-        if self.depth and now + self.waiting_seconds + seconds > deadline:
+        if self.depth and self.waiting_seconds + seconds > SAFETY * (deadline - now):
             raise Overloaded(
                 "The server cannot answer before the deadline. Try again later.",
                 self.waiting_seconds,
@@ -207,9 +209,12 @@ class Compute:
         alone = len(self._groups) == 1 and len(next(iter(self._groups.values()))) == 1
         for operation, pieces in list(self._groups.items()):
             rate = 0.0 if alone else self._seconds_per_token.get(operation.cost_key, 0.0)
+            waiting = sum(piece.longest * len(piece.rows) for piece in pieces)
+            batch_seconds = min(MAX_BATCH_SECONDS, rate * waiting)
             kept = []
             for piece in pieces:
-                job, seconds = piece.job, rate * piece.longest * len(piece.rows)
+                job = piece.job
+                seconds = max(batch_seconds, rate * piece.longest * len(piece.rows))
                 if job.done.cancelled():
                     outcomes[job] = Disconnected()
                 elif job.failed:
@@ -239,7 +244,9 @@ class Compute:
         )
         operation = anchor.job.operation
         pieces = self._groups.pop(operation)
-        batch, rest = fill_batch(anchor, pieces, self._batch_tokens)
+        rate = self._seconds_per_token.get(operation.cost_key, FIRST_ESTIMATE)
+        budget = min(self._batch_tokens, int(MAX_BATCH_SECONDS / max(rate, 1e-9)))
+        batch, rest = fill_batch(anchor, pieces, budget)
         if rest:
             self._groups[operation] = rest
         return batch

@@ -14,6 +14,8 @@ MAX_HEADER_BYTES = 32 << 10
 MAX_HEADERS = 100
 REQUEST_SECONDS = 20.0  # for a request to arrive, headers and body
 WRITE_SECONDS = 20.0  # for a client to read enough of an answer that more can be sent
+SURPLUS_FACTOR = 8  # connections beyond the limit get a 503; beyond this multiple, nothing
+SURPLUS_SECONDS = 2.0  # for a request on one of them to arrive
 CONNECTION_KEY = "weft.connection"  # of an ASGI scope
 
 
@@ -29,16 +31,17 @@ class LimitedConnection(HttpToolsProtocol):
         self.on_lost: Callable[[], object] | None = None  # of the request that is being answered
         self._head_bytes = self._header_count = 0
         self._reads_head = self._arrives = True
-        self._has_too_many_headers = False
+        self._has_too_many_headers = self._is_surplus = False
         self._arrival_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
-            self._refuse(503, "Too many connections. Try again later.", "retry-after: 1\r\n")
+        self._is_surplus = len(self.connections) > self.max_connections
+        if len(self.connections) > SURPLUS_FACTOR * self.max_connections:
+            transport.abort()
             return
-        self._arm()
+        self._arm(SURPLUS_SECONDS if self._is_surplus else None)
 
     @property
     def descriptor(self) -> int:
@@ -48,6 +51,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self._is_surplus:  # answered once its request is here: a reset would hide the answer
+            self._refuse(503, "Too many connections. Try again later.", "retry-after: 1\r\n")
             return
         if self._reads_head:
             self._head_bytes += len(data)
@@ -117,10 +123,11 @@ class LimitedConnection(HttpToolsProtocol):
                 self.transport.close()
             )
 
-    def _arm(self) -> None:
+    def _arm(self, seconds: float | None = None) -> None:
         """Start the clock of a request that has not arrived completely."""
         if self._arrival_timer is None:
-            self._arrival_timer = self.loop.call_later(self.request_seconds, self._time_out)
+            limit = self.request_seconds if seconds is None else seconds
+            self._arrival_timer = self.loop.call_later(limit, self._time_out)
 
     def _disarm(self) -> None:
         if self._arrival_timer is not None:

@@ -21,7 +21,7 @@ class ServeSettings:
     no_auth: bool = False  # allow another host than this machine's without keys
     max_queue: int = 1024  # requests waiting
     deadline_ms: int = 10_000  # of a request, from its arrival
-    batch_tokens: int = 4096  # estimated, padding included
+    batch_tokens: int = 2048  # estimated, padding included
     max_bytes: int = 4 << 20  # of a request body
     max_texts: int = 2048  # of a request
     max_tokens: int = 200_000  # of a request, estimated

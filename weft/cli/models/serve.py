@@ -33,7 +33,7 @@ def serve(
     ] = 10_000,
     batch_tokens: Annotated[
         int, typer.Option(help="Tokens computed together, padding included (estimated).")
-    ] = 4096,
+    ] = 2048,
     max_bytes: Annotated[int, typer.Option(help="Bytes of a request body.")] = 4 << 20,
     max_texts: Annotated[int, typer.Option(help="Texts of a request.")] = 2048,
     max_tokens: Annotated[int, typer.Option(help="Tokens of a request (estimated).")] = 200_000,
