@@ -37,8 +37,8 @@ def test_a_planted_wrong_claim_does_not_hold(folder):
     assert experiment.opposite.judge(runs).outcome == "does not hold"
 
 
-def test_quick_turns_claims_around(folder):
-    words = ["lab", "run", "spectral-radius", "--quick", "-o", str(folder), "--workers", "1"]
+def test_quick_turns_claims_around(tmp_path):
+    words = ["lab", "run", "spectral-radius", "--quick", "-o", str(tmp_path), "--workers", "1"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "1 of 1 claims" in result.output
