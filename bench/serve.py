@@ -306,7 +306,8 @@ def overload(bench: Bench) -> None:
         bench.out.line(
             "overload", model=name, capacity_per_second=round(capacity, 1),
             offered_per_second=round(rate, 1), seconds=bench.arguments.overload_seconds,
-            statuses=row["statuses"], goodput=round(row["per_second"] / capacity, 3),
+            statuses=row["statuses"], unsent=row["unsent"],
+            goodput=round(row["per_second"] / capacity, 3),
             p99_ms=round(row["p99_ms"]), deadline_ms=DEADLINE_MS,
             recovery_seconds=round(recovery, 2), rss_grown_mb=round(grown, 1),
         )  # fmt: skip

@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+MAX_OPEN = 800  # requests on the way in an open loop
+
 
 class Client(asyncio.Protocol):
     """One connection with one request at a time."""
@@ -65,6 +67,7 @@ class Load:
         self.idle: list[Client] = []
         self.bodies: Counter = Counter()
         self.keeps_bodies = False
+        self.unsent = 0
 
     async def connect(self) -> Client:
         while self.idle:
@@ -105,12 +108,16 @@ class Load:
         await asyncio.gather(*(client() for _ in range(clients)))
 
     async def open(self, rate: float, seconds: float) -> None:
-        """Requests at a fixed rate, whatever becomes of those before."""
+        """Requests at a fixed rate, whatever becomes of those before; at most 800 at a time."""
         loop, tasks = asyncio.get_running_loop(), set()
         began = time.perf_counter()
         sent = 0
         while (now := time.perf_counter() - began) < seconds:
             while sent < now * rate:
+                if len(tasks) >= MAX_OPEN:
+                    self.unsent += int(now * rate) - sent
+                    sent = int(now * rate) + 1
+                    break
                 task = loop.create_task(self.ask())
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
@@ -134,6 +141,7 @@ class Load:
         out = {
             "requests": self.sent,
             "statuses": {str(k): v for k, v in sorted(self.statuses.items())},
+            "unsent": self.unsent,
             "per_second": self.statuses[200] / seconds,
         }
         if good:
