@@ -2,7 +2,7 @@
 
 import typer
 
-from weft.cli.lab import measure, run
+from weft.cli.lab import measure, playground, run
 
 app = typer.Typer(
     name="lab", help="Experiments on the claims of the lectures.", no_args_is_help=True
@@ -11,6 +11,7 @@ app.command("list")(run.show)
 app.command("run")(run.run)
 app.command("cost")(measure.cost)
 app.command("scaling")(measure.scaling)
+app.command("playground")(playground.playground)
 
 
 @app.callback()

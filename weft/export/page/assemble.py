@@ -93,13 +93,14 @@ def _policy(scripts: Sequence[str], style: str, with_wasm: bool) -> str:
     """Return the Content-Security-Policy: these scripts and this style, nothing else."""
     for code in (*scripts, style):
         assert not _ENDS_SCRIPT.search(code), "a script or style would end inside the page"
-    hashes = " ".join(map(_hash, scripts))
+    hashes = " ".join(map(hash_source, scripts))
     wasm = " 'wasm-unsafe-eval'" if with_wasm else ""
-    rules = {**POLICY, "script-src": hashes + wasm, "style-src": _hash(style)}
+    rules = {**POLICY, "script-src": hashes + wasm, "style-src": hash_source(style)}
     return "; ".join(f"{name} {sources}" for name, sources in rules.items())
 
 
-def _hash(code: str) -> str:
+def hash_source(code: str) -> str:
+    """Return the hash of an inline script or style as a policy lists it."""
     digest = hashlib.sha256(code.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
