@@ -8,11 +8,11 @@ from weft.embed import characters
 from weft.embed.characters import (
     CharacterCNN,
     CharacterLSTM,
-    encode_word,
     reverse_rows,
     unique_rows,
 )
 from weft.embed.highway import Highway
+from weft.embed.spelling import encode_word
 from weft.errors import UserError
 
 WORDS = ["a", "loving", "naïveté"]

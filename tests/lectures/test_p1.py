@@ -10,8 +10,8 @@ from weft import registry
 from weft.batch import Padded
 from weft.config import with_pretrained
 from weft.decode.decoders.language_models import RecurrentLM, RecurrentLMState
-from weft.embed.characters import encode_word
 from weft.embed.elmo import Elmo
+from weft.embed.spelling import encode_word
 from weft.predict import load
 
 V, E, H, T = 13, 5, 7, 4

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from weft.batch.indexer import Row
-from weft.batch.padded import Padded, pad
+from weft.batch.padded import Padded
+from weft.batch.ragged import pad
 
 
 class InferenceRows:

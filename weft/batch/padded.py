@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.batch.ragged import pad
+
 
 @dataclass(frozen=True)
 class Padded:
@@ -117,14 +119,3 @@ def _slice_rows(x: Padded, starts: Tensor, ends: Tensor) -> Padded:
 
     subtokens, cached = (tuple(map(taken, some)) for some in (x.subtokens, x.cached))
     return Padded(taken(x.data), lengths, subtokens, cached=cached)
-
-
-def pad(rows: Sequence[np.ndarray], lengths: np.ndarray, fill: int = 0) -> np.ndarray:
-    """Rows of (length, ...) as one right-padded (B, T, ...) array, of int64 or of float32."""
-    width = int(lengths.max()) if len(lengths) else 0
-    rest = rows[0].shape[1:] if len(rows) else ()
-    real = len(rows) > 0 and rows[0].dtype.kind == "f"
-    out = np.full((len(rows), width, *rest), fill, dtype=np.float32 if real else np.int64)
-    if len(rows):
-        out[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
-    return out

@@ -16,7 +16,8 @@ import torch
 
 from weft.batch.label_levels import LabelLevels
 from weft.batch.loss_balance import LossBalance
-from weft.batch.padded import Padded, pad
+from weft.batch.padded import Padded
+from weft.batch.ragged import pad
 
 Target = np.ndarray | int | float  # of one example: a table, a class, a number
 

@@ -9,16 +9,20 @@ B trees   T nodes of the largest one
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from weft.batch.padded import Padded, pad
+from weft.batch.ragged import pad
 from weft.errors import UserError
 from weft.text.annotation.trees import Tree, iter_nodes
 from weft.text.example import Example
 from weft.text.formats.conllu_offsets import locate_spaced_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.batch.padded import Padded
 
 ABSENT = -1  # parent of a root, and label of a node that has none
 
@@ -72,8 +76,10 @@ def binarise_example(example: Example) -> Example:
 
 def batch_trees(
     trees: Iterable[FlatTree], word: Callable[[str], int], label: Callable[[str], int]
-) -> tuple[Padded, Tensor]:
+) -> "tuple[Padded, Tensor]":
     """Trees as one batch, and the labels (B, T) of their nodes, -1 where there is none."""
+    import torch
+
     rows = list(trees)
     ids = [np.array([word(w) if w else 0 for w in row.words], dtype=np.int64) for row in rows]
     labels = [np.array([label(x) if x else ABSENT for x in row.labels]) for row in rows]
@@ -82,8 +88,12 @@ def batch_trees(
     return batch, torch.from_numpy(pad(labels, lengths, ABSENT))
 
 
-def from_parents(ids: Sequence[np.ndarray], parents: Sequence[np.ndarray]) -> Padded:
+def from_parents(ids: Sequence[np.ndarray], parents: Sequence[np.ndarray]) -> "Padded":
     """Rows of ids and the parents of their steps as one batch."""
+    import torch
+
+    from weft.batch.padded import Padded
+
     batch = Padded.from_rows(ids)
     above = torch.from_numpy(pad(list(parents), batch.lengths.numpy(), ABSENT))  # (B, T)
     return Padded(batch.data, batch.lengths, parents=above)

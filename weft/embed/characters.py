@@ -5,7 +5,6 @@ C width of a byte   F filters   E embedding width
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -14,23 +13,12 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import ACTIVATIONS, Activation, check_sizes
 from weft.embed.highway import Highway
+from weft.embed.spelling import NUM_SYMBOLS, ByteSpelling
 from weft.errors import UserError
 from weft.protocols import Embedder
 from weft.registry import register
 
-BEGIN_WORD, END_WORD = 257, 258  # 0 is padding, 1 to 256 are the bytes 0 to 255
-NUM_SYMBOLS = 259
 WORDS_PER_CHUNK = 1024  # words of about the same length that are read at once
-
-
-@lru_cache(maxsize=200_000)
-def encode_word(word: str, max_bytes: int = 50) -> list[int]:
-    """Begin mark, at most `max_bytes` UTF-8 bytes, end mark, as in ELMo.
-
-    The list is cached and shared between callers: do not modify it.
-    """
-    letters = word.encode("utf-8", "surrogatepass")[:max_bytes]
-    return [BEGIN_WORD, *(byte + 1 for byte in letters), END_WORD]
 
 
 def reverse_rows(data: Tensor, lengths: Tensor) -> Tensor:
@@ -73,9 +61,14 @@ class CharacterEmbedder(nn.Module, Embedder):
     dedupe_in_training = False
     reads_subtokens = True
 
+    @property
+    def spelling(self) -> ByteSpelling:
+        """How it spells words."""
+        return ByteSpelling(self.max_bytes)
+
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """Return the byte ids of each token, from 1; 0 is padding."""
-        return [encode_word(word, self.max_bytes) for word in words]
+        return self.spelling.subtoken_ids(words)
 
     def embed_words(self, spelled: Tensor) -> Tensor:
         """Embed the byte ids (M, W) of words as vectors (M, E)."""

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
-from weft.embed.characters import CharacterCNN, encode_word, reverse_rows
+from weft.embed.characters import CharacterCNN, reverse_rows
 from weft.embed.contextual import ScalarMix
+from weft.embed.spelling import encode_word
 from weft.errors import UserError
 from weft.protocols import Embedder, WeightMatrices
 from weft.registry import register

@@ -4,7 +4,6 @@ B rows   T tokens   W n-grams of a token   O orders of word n-grams   E embeddin
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -13,21 +12,13 @@ from torch import Tensor, nn
 
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
-from weft.embed.subwords import fnv1a, ngram_hashes
+from weft.embed.spelling import NgramSpelling
 from weft.errors import UserError
 from weft.protocols import Embedder
 from weft.registry import register
 
 MODULUS = 2**31 - 1  # below it, the products in `word_ngrams` stay inside 63 bits
 SCRAMBLE_FACTOR, ROLLING_FACTOR = 1_073_741_827, 116_049_371
-
-
-@lru_cache(maxsize=200_000)
-def _ngram_buckets(word: str, shortest: int, longest: int, buckets: int) -> tuple[int, ...]:
-    hashes = ngram_hashes(word, shortest, longest)
-    if len(word) + 2 > longest:  # in shorter words the whole word is one of the n-grams
-        hashes.append(fnv1a(f"<{word}>".encode("utf-8", "surrogatepass")))
-    return tuple(value % buckets + 1 for value in hashes)
 
 
 def word_ngrams(ids: Tensor, order: int, buckets: int) -> Tensor:
@@ -91,10 +82,14 @@ class Ngrams(nn.Module, Embedder):
         _init_uniform(self.table.weight)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def spelling(self) -> NgramSpelling:
+        """How it spells words."""
+        return NgramSpelling(self.shortest, self.longest, self.buckets)
+
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The bucket of each n-gram and of the whole word, counted from 1; 0 is for padding."""
-        settings = (self.shortest, self.longest, self.buckets)
-        return [list(_ngram_buckets(word, *settings)) for word in words]
+        return self.spelling.subtoken_ids(words)
 
     def forward(self, x: Padded) -> Padded:
         vectors = self.dropout(_embed_bags(x.data, self.table))  # (B, T, E)

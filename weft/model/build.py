@@ -25,8 +25,8 @@ from weft.model.compositions import (
     MaskedLanguageModel,
     Model,
     TextModel,
-    Traits,
 )
+from weft.model.traits import Traits
 from weft.protocols import Embedder, Encoder, Head, InputKind, OutputSize, Section
 from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import PAD, SPECIALS

@@ -19,40 +19,19 @@ from weft.decode.heads.mlm import MLMHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.encode.rnn import Recurrent, RecurrentState
 from weft.errors import UserError
+from weft.model.traits import Traits
 from weft.protocols import (
     Embedder,
     Encoder,
-    InputKind,
     Pair,
     PairJoin,
     Pool,
     Scores,
     Section,
 )
-from weft.text.formats.features import Frontend
-from weft.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from weft.tokens.vocabulary import SPECIALS, UNK
 
 UNKNOWN_ID = SPECIALS.index(UNK)
-
-
-@dataclass(frozen=True)
-class Traits:
-    """Properties of a model that data, training and inference depend on."""
-
-    input_kind: InputKind  # what the steps of a row are
-    pooling: str  # the kind of its pool, or "decoder"
-    is_lm: bool = False  # a language model: rows are running text
-    is_mlm: bool = False  # a masked language model
-    is_structured: bool = False  # the output is decoded: a label for every word, or a text
-    is_bi_encoder: bool = False  # the two texts of a row are encoded separately
-    has_auxiliary_lm: bool = False  # trained with an auxiliary language-model loss
-    needs_full_sentence: bool = False  # sentences may not be split: the output is a tree over each
-    extended_vocab_start: int = 0  # first id of source words that can be copied; 0: none can
-    features: int = 0  # width of input feature vectors; 0: the input is tokens
-    frontend: Frontend | None = None  # how recordings or images become input vectors
-    subwords: bool = False  # words are read with their subwords
-    frame: SpecialTokens = NO_SPECIAL_TOKENS  # special tokens around each text
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from weft.batch.padded import Padded, pad
+from weft.batch.padded import Padded
+from weft.batch.ragged import pad
 from weft.decode.heads.biaffine import TreeSearch, best_heads
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.span_constituency import best_spans
