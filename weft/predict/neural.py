@@ -36,35 +36,35 @@ from weft.model import (
     LanguageModel,
     Model,
     ModelOutput,
+    Traits,
     build_model,
 )
 from weft.predict.distributions import sentence_distributions
 from weft.predict.fill_mask import fill
-from weft.predict.output import (
-    EngineInput,
-    EngineOutput,
-    TokenWeight,
-    plain_texts,
-    word_weights,
-)
+from weft.predict.output import EngineInput, EngineOutput, plain_texts
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
-from weft.predict.preprocess import add_parses, parse_or_text
-from weft.protocols import Engine, Head, InputKind, OutputSize, Pair, Section, Seq2SeqDecoder
-from weft.registry import describe_type, fits, trusted_packages
+from weft.predict.rows import (
+    PARSER_FOLDER,
+    SEGMENTER_FILE,
+    RowEngine,
+    average_windows,
+    length_settings,
+    row_coverage,
+    step_weights,
+)
+from weft.protocols import Head, OutputSize, Pair, Section, Seq2SeqDecoder
+from weft.registry import trusted_packages
 from weft.runtime import Runtime, select_runtime
 from weft.storage import atomic_write
 from weft.tasks.annotation import CharSpan, Decoded
-from weft.tasks.extractive_qa import PassageWindow, boundary_probs, choose_spans
+from weft.tasks.extractive_qa import SpanScores
 from weft.tasks.language import LMVocabulary
 from weft.tasks.mlm import EVALUATION_SEED, MASK_PATTERN, MaskedLM, MLMStats, MLMVocabulary
-from weft.tasks.tag import join_parts
 from weft.tensorfile import check_network, read_header
-from weft.text.example import Example
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 from weft.tokens.word_segmenter import WordSegmenter, save
 
-SEGMENTER_FILE = "cuts.json"  # the word segmenter, if one was trained
 # Limits on the search settings of a saved model; options of `weft generate` may exceed them.
 MAX_SAVED_SEARCH = {
     "max_length": 10_000,
@@ -72,10 +72,9 @@ MAX_SAVED_SEARCH = {
     "num_return": 1000,
     "num_samples": 1000,
 }
-PARSER_FOLDER = "parser"  # inside the model folder: the parser of a model that reads trees
 
 
-class NeuralEngine(Engine):
+class NeuralEngine(RowEngine[InferenceRows]):
     """Texts -> rows -> batches by length -> scores, merged over the windows of long texts."""
 
     model: Model
@@ -95,19 +94,23 @@ class NeuralEngine(Engine):
             raise UserError("A language model has no encoder.")
         return self.model
 
+    @property
+    def traits(self) -> Traits:
+        return self.model.traits
+
+    @property
+    def sentence_columns(self) -> int:
+        columns: int = self.model.head.sentence_columns
+        return columns
+
+    def wrap_rows(self, rows: Sequence[Row], pairs: bool) -> InferenceRows:
+        return InferenceRows(rows, pairs)
+
     def predict(self, inputs: Sequence[EngineInput], parts: bool = False) -> EngineOutput:
         """Return the scores of each input; the windows of a long text count equally."""
-        traits = self.model.traits
-        if traits.is_lm:
+        if self.traits.is_lm:
             return self._fill_or_score(inputs)
-        if traits.is_mlm:
-            return self._fill_masks(inputs)
-        pairs = traits.input_kind == "pairs"
-        if traits.is_structured:
-            return self._find_spans(inputs, parts) if pairs else self._decode_rows(inputs)
-        if parts and not pairs:  # offsets in two texts would be ambiguous
-            return self._classify_with_weights(inputs)
-        return self._classify(inputs)
+        return self._fill_masks(inputs) if self.traits.is_mlm else super().predict(inputs, parts)
 
     def distributions(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the probabilities of all choices for words or answers, else what `predict` does.
@@ -120,79 +123,35 @@ class NeuralEngine(Engine):
         if traits.input_kind == "pairs":
             return self._find_spans(inputs, parts=True)
         rows, count = self.index(inputs), len(inputs)
-        coverage, read = _coverage(rows.rows, count)
+        coverage, read = row_coverage(rows.rows, count)
         return EngineOutput(sentence_distributions(self, rows, count), coverage, read=read)
 
-    def _classify(self, inputs: Sequence[EngineInput]) -> EngineOutput:
-        """Return the logits of each text or pair."""
-        rows = self.index(inputs)
-        logits = collect_outputs(self.model, rows, self.runtime)
-        coverage, read = _coverage(rows.rows, len(inputs))
-        return EngineOutput(_average_windows(logits, rows.rows, len(inputs)), coverage, read=read)
+    def row_logits(self, rows: InferenceRows) -> np.ndarray:
+        return collect_outputs(self.model, rows, self.runtime)
 
-    def _classify_with_weights(self, inputs: Sequence[EngineInput]) -> EngineOutput:
-        """Return the logits of each text, and the weight of each token in its vector."""
-        rows = self.index(inputs, spans=True)
+    def weighed_logits(self, rows: InferenceRows) -> tuple[np.ndarray, list[list[float] | None]]:
         logits = np.empty((0, 0))
-        parts: list[list[TokenWeight]] = [[] for _ in inputs]
+        weights: list[list[float] | None] = [None] * len(rows)
         for chosen, output in forward_batches(self.model, rows, self.runtime):
             values = output.scores.float().cpu().numpy()
             if not logits.size:
                 logits = np.empty((len(rows), values.shape[1]), values.dtype)
             logits[chosen] = values
-            for i, weights in zip(chosen, _pool_weights(output), strict=True):
-                parts[rows.rows[i].text] += _weigh_tokens(rows.rows[i], weights)
-        coverage, read = _coverage(rows.rows, len(inputs))
-        merged = _average_windows(logits, rows.rows, len(inputs))
-        return EngineOutput(merged, coverage, [tuple(own) for own in parts], read)
+            for i, own in zip(chosen.tolist(), _pool_weights(output), strict=True):
+                weights[i] = own
+        return logits, weights
 
-    def _find_spans(self, inputs: Sequence[EngineInput], parts: bool) -> EngineOutput:
-        """Return the best answer span of each passage over all its windows.
+    def decode_rows(self, rows: InferenceRows) -> list[Any]:
+        return decode_batches(self.model, rows, self.runtime)
 
-        With `parts`, also the start and end distributions over the passage.
-        """
-        rows = self.index(inputs)
-        windows = [
-            passage_window(self.model, row, _second_text(inputs[row.text]), row.text)
-            for row in rows.rows
-        ]
-        coverage, read = _coverage(rows.rows, len(inputs))
-        if not parts:
-            scores = decode_batches(self.model, rows, self.runtime) if len(rows) else []
-            spans = choose_spans(zip(windows, scores, strict=True), len(inputs))
-            return EngineOutput(spans, coverage, read=read)
-        scores, logits = [None] * len(rows), [np.empty(0)] * len(rows)
+    def boundary_rows(self, rows: InferenceRows) -> tuple[list[SpanScores], list[np.ndarray]]:
+        best: list[SpanScores] = [(0, 0, 0.0, 0.0, 0.0)] * len(rows)
+        logits = [np.empty(0)] * len(rows)
         for chosen, output in forward_batches(self.model, rows, self.runtime):
             both = zip(output.scores.decode(), output.scores.boundary_logits(), strict=True)
-            for i, (best, own) in zip(chosen.tolist(), both, strict=True):
-                scores[i], logits[i] = best, own
-        spans = choose_spans(zip(windows, scores, strict=True), len(inputs))
-        probs = boundary_probs(zip(windows, logits, strict=True), len(inputs))
-        spans = [replace(s, starts=a, ends=b) for s, (a, b) in zip(spans, probs, strict=True)]
-        return EngineOutput(spans, coverage, read=read)
-
-    def _decode_rows(self, inputs: Sequence[EngineInput]) -> EngineOutput:
-        """Return the labels of the words of each text, or the generated text."""
-        rows = self.index(inputs)
-        decoded: list[list[Decoded]] = [[] for _ in inputs]
-        for row, (table, probs) in zip(
-            rows.rows,
-            decode_batches(self.model, rows, self.runtime) if len(rows) else (),
-            strict=True,
-        ):
-            if not row.read_fraction:
-                continue  # an empty text has no prediction
-            offsets = () if row.spans is None else tuple(map(tuple, row.spans.tolist()))
-            source = inputs[row.text]
-            fields = source.fields if isinstance(source, Example) else ()
-            whole_columns = self.model.head.sentence_columns
-            decoded[row.text].append(
-                Decoded(table, probs, row.words, offsets, row.tree, fields, whole_columns)
-            )
-        whole = [join_parts(parts) for parts in decoded]
-        weights = [() if one.tree is not None else word_weights(one) for one in whole]
-        coverage, read = _coverage(rows.rows, len(whole))
-        return EngineOutput(whole, coverage, weights, read)
+            for i, (span, own) in zip(chosen.tolist(), both, strict=True):
+                best[i], logits[i] = span, own
+        return best, logits
 
     def _fill_masks(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the best words for the masks of each text."""
@@ -309,7 +268,7 @@ class NeuralEngine(Engine):
         vectors = collect_outputs(
             self.model, rows, self.runtime, select=lambda output: output.text_vector
         )
-        return _average_windows(vectors, rows.rows, len(texts))
+        return average_windows(vectors, rows.rows, len(texts))
 
     def _embed_sources(
         self, model: EncoderDecoderModel, texts: Sequence[EngineInput]
@@ -331,7 +290,7 @@ class NeuralEngine(Engine):
         if not texts:
             return np.zeros((0, model.encoder.output_size), np.float32)
         vectors = collect_outputs(model, rows, self.runtime, select=select)
-        return _average_windows(vectors, rows.rows, len(texts))
+        return average_windows(vectors, rows.rows, len(texts))
 
     def _check_text_vectors(self, pair: Pair) -> None:
         """Raise UserError unless the model encodes each text of a pair on its own."""
@@ -436,7 +395,7 @@ class NeuralEngine(Engine):
         """Load what `save` wrote; missing and extra tensors are errors."""
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         path = folder / "weights.safetensors"
-        lengths = _length_settings(config["data"], folder / "model.json")
+        lengths = length_settings(config["data"], folder / "model.json")
         _check_search(config.get("generate", {}), folder / "model.json")
 
         def make() -> Model:
@@ -470,10 +429,6 @@ class NeuralEngine(Engine):
         return cls(model, index, select_runtime(device), parser)
 
     @property
-    def input_kind(self) -> InputKind:
-        return self.model.traits.input_kind
-
-    @property
     def word_segmenter(self) -> WordSegmenter | None:
         return self.indexer.segmenter
 
@@ -488,73 +443,17 @@ class NeuralEngine(Engine):
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def index(self, inputs: Sequence[EngineInput], spans: bool = False) -> InferenceRows:
-        """Return the rows that the model reads; with `spans`, also the offsets of their tokens."""
-        kind = self.model.traits.input_kind
-        if kind == "trees":
-            return InferenceRows(list(self.indexer.tree_rows(self._with_trees(inputs))))
-        if kind == "words":
-            return InferenceRows(list(self.indexer.sentence_rows(inputs)))
-        if kind == "vectors":
-            examples = [Example(one) if isinstance(one, str) else one for one in inputs]
-            return InferenceRows(
-                list(
-                    self.indexer.feature_rows(
-                        examples, self.model.traits.features, frontend=self.model.traits.frontend
-                    )
-                )
-            )
-        # A bi-encoder can also read one text alone.
-        pairs = kind == "pairs" and not any(isinstance(one, str) for one in inputs)
-        others = [_second_text(one) for one in inputs] if pairs else ()
-        rows = self.indexer.rows(plain_texts(inputs), spans=spans, others=others)
-        return InferenceRows(list(rows), pairs)
-
-    def _with_trees(self, inputs: Sequence[EngineInput]) -> list[Example]:
-        """Return the texts with trees; empty texts have none."""
-        examples = [parse_or_text(one) if isinstance(one, str) else one for one in inputs]
-        bare = [i for i, one in enumerate(examples) if one.tree is None and one.text.strip()]
-        if bare and self.parser is None:
-            first = examples[bare[0]]
-            where = first.where if first.file else f"text {bare[0] + 1}"
-            raise UserError(
-                f"{where}: this model needs a tree, and the text has none. Give "
-                "bracketed trees such as (3 (2 The) (4 good)), or train it with a parser: "
-                "data.parser=FOLDER, a model of --recipe constituency."
-            )
-        return add_parses(examples, self.parser) if self.parser is not None and bare else examples
-
 
 def _pool_weights(output: ModelOutput) -> Iterator[list[float] | None]:
     """Yield the pooling weight of each step of each row; None if the pool has none."""
-    lengths = output.states.lengths.tolist()
-    if output.weights is None:
-        yield from (None for _ in lengths)
-        return
-    for values, length in zip(output.weights.tolist(), lengths, strict=True):
-        yield values[:length]
-
-
-def _weigh_tokens(row: Row, weights: list[float] | None) -> list[TokenWeight]:
-    """Return (start, end, weight) of the tokens of a row."""
-    assert row.spans is not None
-    # With a stride, a weight belongs to no single token.
-    if weights is None or len(weights) < len(row.spans):
-        return []
-    kept = weights[len(weights) - len(row.spans) :]  # without a leading [CLS]
-    return [
-        (start, end, weight) for (start, end), weight in zip(row.spans.tolist(), kept, strict=True)
-    ]
+    weights = None if output.weights is None else output.weights.cpu().numpy()
+    return step_weights(weights, output.states.lengths.tolist())
 
 
 def _to_probs(log_probs: np.ndarray) -> np.ndarray:
     """Return (T,) log-probabilities as (T, 1) probabilities."""
     probs: np.ndarray = np.exp(log_probs.astype(np.float64))[:, None]
     return probs
-
-
-def _second_text(one: EngineInput) -> str:
-    return "" if isinstance(one, str) else one.other or ""
 
 
 def _check_search(settings: Section, path: Path) -> None:
@@ -565,34 +464,6 @@ def _check_search(settings: Section, path: Path) -> None:
             raise UserError(
                 f"{path}: generate.{name} is {value:,}; a saved model may have at most {most:,}."
             )
-
-
-def _length_settings(data: Section, path: Path) -> tuple[int, Policy, float, int]:
-    """Return the length limits, the truncation policy and the overlap of windows."""
-    limit, policy = data.get("max_tokens"), data.get("truncate")
-    # Older models lack these two.
-    overlap = data.get("overlap", DEFAULT_OVERLAP)
-    characters = data.get("max_characters", DEFAULT_MAX_CHARACTERS)
-    for name, value, hint in (
-        ("max_tokens", limit, int), ("truncate", policy, Policy), ("overlap", overlap, float),
-        ("max_characters", characters, int),
-    ):  # fmt: skip
-        if not fits(value, hint):
-            raise UserError(f"{path}: data.{name} should be {describe_type(hint)}, got {value!r}.")
-    if limit < 0 or characters < 0 or not 0 <= overlap < 1:  # type: ignore[operator]
-        raise UserError(
-            f"{path}: data.max_tokens is {limit}, data.overlap {overlap}: out of range."
-        )
-    return limit, policy, overlap, characters  # type: ignore[return-value]
-
-
-def passage_window(model: Model, row: Row, passage: str, text: int) -> PassageWindow:
-    """Return the part of the passage in a row, aligned with the steps of the head."""
-    assert row.spans is not None
-    offsets = row.spans.copy()
-    offsets[: row.second] = 0
-    own = offsets[row.second :] if model.traits.is_bi_encoder else offsets
-    return PassageWindow(text, passage, own)
 
 
 def make_indexer(
@@ -616,21 +487,3 @@ def make_indexer(
         0 if traits.is_lm or traits.is_mlm else characters,
         model.head.mark_words if model.head.num_marks else None,
     )  # fmt: skip
-
-
-def _coverage(rows: Sequence[Row], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (texts,) the coverage of each text, and the fraction of its tokens read."""
-    covered, read = np.zeros(count), np.zeros(count)
-    for row in rows:
-        covered[row.text], read[row.text] = row.coverage, row.read_fraction
-    return covered, read
-
-
-def _average_windows(values: np.ndarray, rows: Sequence[Row], count: int) -> np.ndarray:
-    """Average the values of the rows of each text."""
-    if len(values) == count:
-        return values
-    owners = np.array([row.text for row in rows])
-    out = np.zeros((count, values.shape[1]))
-    np.add.at(out, owners, values)
-    return out / np.bincount(owners, minlength=count)[:, None]

@@ -15,8 +15,9 @@ from weft.config import Config, FilledSections, model_sections
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.errors import UserError
 from weft.model import Model, build_model, fill
-from weft.predict.neural import SEGMENTER_FILE, NeuralEngine, make_indexer
+from weft.predict.neural import NeuralEngine, make_indexer
 from weft.predict.predictor import Predictor
+from weft.predict.rows import SEGMENTER_FILE
 from weft.protocols import Section
 from weft.run import lm_data, mlm_data, pretrained
 from weft.run.context import RunContext, TrainingResult

@@ -13,7 +13,7 @@ from weft.batch import TokenStore
 from weft.batch.indexer import Indexer, Row
 from weft.errors import UserError
 from weft.model import UNKNOWN_ID, EncoderModel, Model
-from weft.predict.neural import passage_window
+from weft.predict.rows import passage_window
 from weft.protocols import LabelSpace
 from weft.run.data import Data, Source, labelled_only, not_weighted_error
 from weft.tasks.annotation import Decoded
@@ -152,7 +152,7 @@ class SplitTokeniser:
             window = None
             if isinstance(task, ExtractiveQA):
                 window = passage_window(
-                    self.model, row, example.other or "", self.examples + row.text
+                    self.model.traits, row, example.other or "", self.examples + row.text
                 )
                 target = self._locate_answer(target, window, example, name)
                 if target is None:

@@ -17,8 +17,9 @@ from weft.errors import UserError
 from weft.explain.targets.target import RowTarget, TargetRequest
 from weft.explain.words import mark_separator, own_words, token_offsets
 from weft.model import EncoderModel
-from weft.predict.neural import NeuralEngine, passage_window
+from weft.predict.neural import NeuralEngine
 from weft.predict.predictor import Predictor
+from weft.predict.rows import passage_window
 from weft.tasks.extractive_qa import ExtractiveQA
 from weft.tasks.task import Answer
 from weft.text.example import PAIR_SEPARATOR, Example
@@ -99,7 +100,7 @@ def _find_window(
         return row, source, (NO_ANSWER_STEP, NO_ANSWER_STEP)
     wanted = np.array([span], np.int64)
     for _, row, source in windows:
-        own = passage_window(engine.model, row, passage, 0).spans
+        own = passage_window(engine.traits, row, passage, 0).spans
         first, last = task.locate_answer(wanted, own).tolist()
         if first >= 0:
             return row, source, (first, last)
