@@ -565,4 +565,4 @@ def test_rare_tags_next_to_frequent_ones_are_slips(label, meant, often, count, s
 def test_replayed_answers_may_differ_in_a_near_tie(now, value, before, agree):
     space = LabelSpace()
     space.threshold, space.deviation = 0.5, 1.0
-    assert golden._answers_agree(now, value, np.array(before), space) is agree
+    assert golden.answers_agree(now, value, np.array(before), space) is agree

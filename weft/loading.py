@@ -6,6 +6,7 @@ from pathlib import Path
 from weft import predict, registry
 from weft.convert.locate import HUB_PREFIX, PACKAGES, locate
 from weft.embed.vector_files.table import Duplicates
+from weft.export.runtime.metadata import is_export
 from weft.predict import Predictor
 from weft.vectors.store import Vectors
 
@@ -19,7 +20,7 @@ def load(
     weights: str = "float32",
     trust: str | Sequence[str] = (),
 ) -> Predictor:
-    """Load a model folder, a Hugging Face checkpoint folder, or the installed `minilm`.
+    """Load a model folder, an export, a Hugging Face checkpoint folder, or the installed `minilm`.
 
     `hf:ORGANISATION/NAME[@REVISION]` is downloaded from the Hub once, then found without a network.
 
@@ -38,6 +39,10 @@ def load(
     if str(folder).startswith(HUB_PREFIX):
         folder = locate(str(folder))
     path = Path(folder)
+    if is_export(path):
+        from weft.export.runtime.load import load_export
+
+        return load_export(path, replay=replay, weights=weights)
     if not (_is_checkpoint(path) or (str(folder) in PACKAGES and not path.exists())):
         return predict.load(folder, device=device, replay=replay, weights=weights, trust=trust)
     from weft.convert.checkpoint import Checkpoint

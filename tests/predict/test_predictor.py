@@ -249,7 +249,7 @@ def test_any_difference_is_drift(values, trained, tmp_path):
 
 
 def test_a_close_call_is_not_drift():
-    same = golden._answers_agree
+    same = golden.answers_agree
     tie, clear = np.array([0.4999, 0.5001]), np.array([0.3, 0.7])
     classes, scale = ClassSpace(("a", "b"), threshold=0.5), LabelScale(0.0, deviation=1000.0)
     assert same("a", "b", tie, classes)

@@ -35,7 +35,9 @@ MarkWords = Callable[[Sequence[str], Label], np.ndarray]  # words, and the annot
 class SubtokenEncoder(Protocol):
     """Splits tokens, as they stand in the text, into sub-token ids."""
 
-    max_bytes: int | None  # bytes of a token that are read; None: all
+    @property
+    def max_bytes(self) -> int | None:
+        """The bytes of a token that are read; None: all."""
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]: ...
 

@@ -308,11 +308,11 @@ def _warn_about_long_texts(predictor: "Predictor", given: Iterator[Given]) -> It
 
 def _reads_any_length(predictor: "Predictor") -> bool:
     """Return True if nothing limits the tokens of a source text."""
-    from weft.predict.neural import NeuralEngine  # which imports torch
+    from weft.predict.rows import RowEngine
 
     engine = predictor.engine
     return (
-        isinstance(engine, NeuralEngine)
+        isinstance(engine, RowEngine)
         and engine.input_kind != "vectors"
         and engine.indexer.limit is None
     )

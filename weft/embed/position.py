@@ -11,13 +11,17 @@ from torch import Tensor, nn
 from weft.errors import UserError
 
 
+def sinusoid_rates(width: int) -> Tensor:
+    """Return the angle (H/2,) by which each pair of columns turns from step to step."""
+    return torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+
+
 def sinusoidal_table(steps: int, width: int) -> Tensor:
     """Sine and cosine of geometrically growing wavelengths, interleaved (Vaswani et al. 2017).
 
     Even columns 2i hold sin(t / 10000^(2i/width)), odd columns the cosine of the same angle.
     """
-    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
-    angles = torch.arange(steps)[:, None] * rates
+    angles = torch.arange(steps)[:, None] * sinusoid_rates(width)
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)
     table = pairs.flatten(1)[:, :width]  # (T, H)
     return table

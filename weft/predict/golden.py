@@ -67,7 +67,7 @@ def replay_golden(predictor: "Predictor", path: Path, count: object) -> None:
         now = list(answer.value) if isinstance(answer.value, tuple) else answer.value
         scores = np.asarray(answer.scores)
         drift = np.abs(scores - before).max(initial=0.0) if scores.shape == before.shape else np.inf
-        if not (drift <= TOLERANCE) or not _answers_agree(now, value, before, predictor.space):
+        if not (drift <= TOLERANCE) or not answers_agree(now, value, before, predictor.space):
             raise UserError(
                 f"{path}: the answers differ from those recorded when the model was saved. For "
                 f"{str(text)[:60]!r} it predicted {value!r:.200}, now {now!r:.200} (scores differ "
@@ -97,6 +97,12 @@ def input_json(recorded: "Input") -> dict[str, str]:
     return {"text": first, "other": second}
 
 
+def golden_line(recorded: "Input", answer: "Answer") -> str:
+    """Return the line of golden.jsonl that records an answer."""
+    saved = {**input_json(recorded), "value": answer.value, "scores": answer.scores}
+    return json.dumps(saved, ensure_ascii=False) + "\n"
+
+
 def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answer]":
     """Return answers in full precision, even if the engine usually runs in less."""
     with predictor.engine.full_precision():
@@ -105,7 +111,7 @@ def answer_exact(predictor: "Predictor", texts: "Sequence[Input]") -> "list[Answ
         return predictor(texts)
 
 
-def _answers_agree(now: object, value: object, before: np.ndarray, space: "LabelSpace") -> bool:
+def answers_agree(now: object, value: object, before: np.ndarray, space: "LabelSpace") -> bool:
     """Return True if two answers agree, or differ only in a near tie."""
     if now == value:
         return True

@@ -429,10 +429,6 @@ class NeuralEngine(RowEngine[InferenceRows]):
         return cls(model, index, select_runtime(device), parser)
 
     @property
-    def word_segmenter(self) -> WordSegmenter | None:
-        return self.indexer.segmenter
-
-    @property
     def note(self) -> str:
         """Notes on the metrics, and on the layers that the vectors come from."""
         mixes = [embedder.scalar_mix for embedder in self.model.embedder_parts]

@@ -18,6 +18,7 @@ from weft.predict.golden import (
     GOLDEN,
     MAX_GOLDEN_CHARACTERS,
     answer_exact,
+    golden_line,
     input_json,
     replay_golden,
 )
@@ -203,9 +204,8 @@ class Predictor:
         if record is not None:
             _write_json(folder / "record.json", record)
         lines = [
-            json.dumps({**input_json(t), "value": a.value, "scores": a.scores}, ensure_ascii=False)
-            + "\n"
-            for t, a in zip(golden, answer_exact(self, golden), strict=True)
+            golden_line(text, answer)
+            for text, answer in zip(golden, answer_exact(self, golden), strict=True)
         ]
         write_text(folder / GOLDEN, "".join(lines), errors=ESCAPE_SURROGATES)
         about = {"format": FORMAT, "config": self.config, "golden": len(lines)}
@@ -238,15 +238,15 @@ def load(
     folder = model_folder(Path(folder))
     saved = _read_model_json(folder / "model.json")
     config = saved["config"]
-    with _naming_errors(folder / "model.json"):
+    with naming_errors(folder / "model.json"):
         task = build_task(config)
-    with _naming_errors(folder / "labels.json"):
-        space = _load_space(task, folder / "labels.json")
+    with naming_errors(folder / "labels.json"):
+        space = load_space(task, folder / "labels.json")
     engine = _load_engine(folder, config, task, space, device)
     engine.quantise_weights(weights, str(folder))
     predictor = Predictor(engine, task, space, config)
     if replay:
-        with _naming_errors(folder / GOLDEN):
+        with naming_errors(folder / GOLDEN):
             replay_golden(predictor, folder / GOLDEN, saved.get("golden"))
     return predictor
 
@@ -257,27 +257,32 @@ def _load_engine(
     if SECTION in config:
         from weft.predict.ensemble import EnsembleEngine
 
-        with _naming_errors(folder / "model.json"):
+        with naming_errors(folder / "model.json"):
             return EnsembleEngine.load(folder, config, task, space, device)
     if "classic" not in config:
         from weft.predict.neural import NeuralEngine
 
-        with _naming_errors(folder):
+        with naming_errors(folder):
             return NeuralEngine.load(folder, config, outputs=space.size, device=device)
+    return load_classic(folder, config, space)
+
+
+def load_classic(folder: Path, config: Section, space: LabelSpace) -> Engine:
+    """Load a classical model of a model folder."""
     from weft.predict.classic import ClassicEngine
 
-    with _naming_errors(folder / "model.json"):
+    with naming_errors(folder / "model.json"):
         settings = registry.fill("classic", config["classic"])
         part = registry.find("classic", settings.pop("kind"))
         if not issubclass(part, ClassicModel):
             raise UserError(f"{part.__name__} does not derive from weft.protocols.ClassicModel.")
         lengths = load_length_limits(config.get("data", {}))
-    with _naming_errors(folder):
+    with naming_errors(folder):
         return ClassicEngine(part.load(folder, settings), space, *lengths)
 
 
 @contextlib.contextmanager
-def _naming_errors(path: Path) -> Iterator[None]:
+def naming_errors(path: Path) -> Iterator[None]:
     """Turn any error of a damaged model file into one line that names the file."""
     folder = path.parent if path.suffix else path
     try:
@@ -298,7 +303,7 @@ def _naming_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _load_space(task: AnyTask, path: Path) -> LabelSpace:
+def load_space(task: AnyTask, path: Path) -> LabelSpace:
     """Load the label space of a model from labels.json."""
     saved = _read_json(path)
     if not isinstance(saved, dict):

@@ -26,6 +26,7 @@ from weft.tasks.extractive_qa import PassageWindow, SpanScores, boundary_probs, 
 from weft.tasks.tag import join_parts
 from weft.text.example import Example
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
+from weft.tokens.word_segmenter import WordSegmenter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,10 @@ class RowEngine(Engine, Generic[Rows]):
     @property
     def input_kind(self) -> InputKind:
         return self.traits.input_kind
+
+    @property
+    def word_segmenter(self) -> WordSegmenter | None:
+        return self.indexer.segmenter
 
     def index(self, inputs: Sequence[EngineInput], spans: bool = False) -> Rows:
         """Return the rows that the model reads; with `spans`, also the offsets of their tokens."""

@@ -1,0 +1,44 @@
+"""What the runtime must know to decode the scores of a graph: kinds, numbers and tables."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from weft.decode.heads.answer_span import AnswerSpanHead
+from weft.decode.heads.crf import CRF
+from weft.decode.heads.intent_slots import IntentSlotHead
+from weft.decode.heads.tag import TagHead
+from weft.decode.heads.word_numbers import NumberHead
+from weft.model import EncoderModel, Model
+
+Tables = dict[str, np.ndarray]
+
+
+def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
+    """Return the kind of a model's answers with its settings, and the tables of decoding."""
+    head = model.head
+    gives: dict[str, Any] = {"kind": "logits", "stride": 1, "leading": 0}
+    if isinstance(model, EncoderModel) and not model.traits.is_bi_encoder:
+        gives |= {"stride": model.encoder.stride, "leading": model.encoder.leading}
+    if isinstance(head, TagHead):
+        return gives | {"kind": "tags", "columns": len(head.score)}, crf_tables(head.crfs)
+    if isinstance(head, IntentSlotHead):
+        return gives | {"kind": "intent-slots", "sentence_columns": 1}, crf_tables(head.crfs)
+    if isinstance(head, NumberHead):
+        return gives | {"kind": "numbers"}, {}
+    if isinstance(head, AnswerSpanHead):
+        return gives | {"kind": "span", "longest": head.longest}, {}
+    return gives, {}
+
+
+def crf_tables(chains: tuple[CRF, ...]) -> Tables:
+    """Return the scores of each column's CRF, -inf where its rules forbid something."""
+    tables: Tables = {}
+    for column, chain in enumerate(chains):
+        rules = (chain.may_follow, chain.may_start, chain.may_end)
+        weights = (chain.transitions, chain.start, chain.end)
+        for name, weight, rule in zip(("transitions", "start", "end"), weights, rules, strict=True):
+            forbidden: Tensor = weight.detach().float().masked_fill(~rule, -np.inf)
+            tables[f"column.{column}.{name}"] = forbidden.cpu().numpy()
+    return tables

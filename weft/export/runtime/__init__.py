@@ -1,0 +1,1 @@
+"""Answers from an exported model: NumPy, tokenizers and onnxruntime, no torch."""

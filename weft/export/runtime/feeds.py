@@ -1,0 +1,123 @@
+"""Rows of an indexer -> the input arrays of a graph, batch by batch.
+
+B rows   T steps   D distinct words   W sub-tokens of a word   N windows   S steps of a window
+P steps of a word
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.batch.bucketing import order_batches
+from weft.batch.indexer import Row
+from weft.batch.ragged import pad
+from weft.export.runtime.metadata import Reads
+
+MAX_ROWS, MAX_STEPS = 256, 16384  # of a batch
+SECOND = "_2"  # ending of the inputs of a second text
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RowBatches:
+    """Rows that a graph reads in batches of similar length."""
+
+    rows: Sequence[Row]
+    pairs: bool = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps (R,) of each row."""
+        return np.array([len(row.ids) for row in self.rows], np.int64)
+
+    def batches(self) -> Iterator[np.ndarray]:
+        """Yield the numbers of the rows of each batch."""
+        return order_batches(self.lengths, rows=MAX_ROWS, budget=MAX_STEPS)
+
+
+def build_feeds(rows: Sequence[Row], reads: Reads, pairs: bool) -> Arrays:
+    """Return the inputs of a graph for a batch of rows."""
+    if not reads.is_bi_encoder:
+        feeds = _side_feeds(rows, [slice(None)] * len(rows), reads)
+        if pairs:
+            feeds["second"] = np.array([row.second for row in rows], np.int64)
+        elif reads.input_kind == "pairs":  # one text: no step is of a second one
+            feeds["second"] = feeds["lengths"]
+        return feeds
+    if not pairs:  # one text: the other side reads its first step, and nobody reads that
+        feeds = _side_feeds(rows, [slice(None)] * len(rows), reads)
+        return feeds | _side_feeds(rows, [slice(0, 1)] * len(rows), reads, SECOND)
+    return _side_feeds(rows, [slice(0, row.second) for row in rows], reads) | _side_feeds(
+        rows, [slice(row.second, None) for row in rows], reads, SECOND
+    )
+
+
+def _side_feeds(
+    rows: Sequence[Row], parts: Sequence[slice], reads: Reads, side: str = ""
+) -> Arrays:
+    """Return the inputs that are made of some steps of each row."""
+    ids = [row.ids[part] for row, part in zip(rows, parts, strict=True)]
+    lengths = np.array([len(one) for one in ids], np.int64)
+    padded = pad(ids, lengths)
+    feeds = {f"lengths{side}": lengths, "vectors" if reads.features else f"ids{side}": padded}
+    kinds = len(rows[0].subtokens) if rows else 0
+    for kind in range(kinds):
+        words = [row.subtokens[kind][part] for row, part in zip(rows, parts, strict=True)]
+        if reads.subwords and kind == 0:
+            feeds |= subword_feeds(words, reads)
+        else:
+            feeds |= _spelling_feeds(words, lengths, f"{kind - reads.subwords}{side}")
+    return feeds
+
+
+def _spelling_feeds(
+    rows: Sequence[Sequence[Sequence[int]]], lengths: np.ndarray, name: str
+) -> Arrays:
+    """Return each distinct word once, after an empty one for the padding, and where it stands."""
+    numbers: dict[tuple[int, ...], int] = {(): 0}
+    index = [
+        np.array([numbers.setdefault(tuple(word), len(numbers)) for word in row], np.int64)
+        for row in rows
+    ]
+    words = [np.array(word, np.int64) for word in numbers]
+    sizes = np.array([len(word) for word in words], np.int64)
+    return {f"spelled_{name}": pad(words, sizes), f"spelling_{name}": pad(index, lengths)}
+
+
+def subword_feeds(rows: Sequence[Sequence[Sequence[int]]], reads: Reads) -> Arrays:
+    """Return the sub-tokens of words in their frame, and the steps of each word.
+
+    Sub-tokens are counted from 1.
+    """
+    frame = reads.special_tokens()
+    before, after = len(frame.before), frame.after
+    windows = [
+        np.array([*frame.before, *(i - 1 for word in row for i in word), *after], np.int64)
+        for row in rows
+    ]
+    lengths = np.array([len(one) for one in windows], np.int64)
+    longest = int(lengths.max())
+    word_steps = []
+    for number, row in enumerate(rows):
+        at = number * longest + before
+        steps: list[range] = []
+        for word in row:
+            steps.append(_pooled_steps(range(at, at + len(word)), reads.subword_pooling))
+            at += len(word)
+        word_steps.append(steps)
+    widest = max((len(steps) for row in word_steps for steps in row), default=1)
+    most_words = max(map(len, rows))
+    index = np.full((len(rows), most_words, widest), -1, np.int64)
+    for number, all_steps in enumerate(word_steps):
+        for word_number, pooled in enumerate(all_steps):
+            index[number, word_number, : len(pooled)] = pooled
+    return {"steps": pad(windows, lengths), "step_lengths": lengths, "word_steps": index}
+
+
+def _pooled_steps(steps: range, pooling: str) -> range:
+    """Return the steps of a word that its vector is made of."""
+    return steps if pooling == "mean" else steps[:1] if pooling == "first" else steps[-1:]
