@@ -28,13 +28,15 @@ def batch(width=WIDTH, lengths=LENGTHS, seed=3):
 def run_graph(part, x, **options):
     """The output of a part's nodes for a batch."""
     graph = Graph()
-    inputs = Steps(graph.input("x", FLOAT, "B", "T", x.data.shape[2]), graph.input("n", INT, "B"))
+    inputs = Steps(
+        graph.add_input("x", FLOAT, "B", "T", x.data.shape[2]), graph.add_input("n", INT, "B")
+    )
     with torch.no_grad():
         out = graph.run(part, inputs, **options)
     if isinstance(out, Steps):
-        graph.output("y", out.data, "B", "T'", "H")
+        graph.add_output("y", out.data, "B", "T'", "H")
     else:  # of a pool
-        graph.output("y", out[0], "B", "H")
+        graph.add_output("y", out[0], "B", "H")
     session = onnxruntime.InferenceSession(graph.to_model({}).SerializeToString())
     return session.run(["y"], {"x": x.data.numpy(), "n": x.lengths.numpy()})[0]
 
@@ -107,8 +109,8 @@ def test_positions_beyond_any_table(width):
     x = batch(width, (40, 2))
     table = SinusoidalPositions(width, max_positions=3)
     graph = Graph()
-    data = graph.input("x", FLOAT, "B", "T", width)
-    graph.output("y", graph.run(table, data), "B", "T", width)
+    data = graph.add_input("x", FLOAT, "B", "T", width)
+    graph.add_output("y", graph.run(table, data), "B", "T", width)
     session = onnxruntime.InferenceSession(graph.to_model({}).SerializeToString())
     (found,) = session.run(None, {"x": x.data.numpy()})
     np.testing.assert_allclose(found, table(x.data).numpy(), atol=1e-5)
@@ -127,7 +129,7 @@ def test_a_part_without_nodes_is_named():
 def test_equal_weights_are_stored_once():
     graph, table = Graph(), LearnedPositions(300, 4)
     for _ in range(2):
-        graph.run(table, graph.input("x", FLOAT, "B", "T", 300))
+        graph.run(table, graph.add_input("x", FLOAT, "B", "T", 300))
     assert sum(one.dims == [4, 300] for one in graph.initialisers) == 1
 
 

@@ -63,7 +63,7 @@ class CharacterEmbedder(nn.Module, Embedder):
 
     @property
     def spelling(self) -> ByteSpelling:
-        """How it spells words."""
+        """Its spelling of words."""
         return ByteSpelling(self.max_bytes)
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:

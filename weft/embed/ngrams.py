@@ -84,7 +84,7 @@ class Ngrams(nn.Module, Embedder):
 
     @property
     def spelling(self) -> NgramSpelling:
-        """How it spells words."""
+        """Its spelling of words."""
         return NgramSpelling(self.shortest, self.longest, self.buckets)
 
     def subtoken_ids(self, words: Sequence[str]) -> list[list[int]]:

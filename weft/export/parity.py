@@ -1,4 +1,4 @@
-"""Do an export and its model agree? Both answer the same texts, one after the other, timed."""
+"""Compare an export with its model: both answer the same texts, one after the other, timed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ TIMED_RUNS = 3
 
 @dataclass(frozen=True)
 class Parity:
-    """How far the answers of an export are from those of its model."""
+    """The distance of the answers of an export from those of its model."""
 
     texts: int
     disagreements: int

@@ -1,4 +1,4 @@
-"""What neural engines share: texts to rows, rows to answers, merged over the windows of long texts.
+"""The part that neural engines share: texts to rows, rows to answers, windows merged.
 
 Importable without torch: an exported model is an engine, too.
 """
@@ -66,7 +66,7 @@ class RowEngine(Engine, Generic[Rows]):
 
     @property
     def traits(self) -> "Traits":
-        """What the network reads and gives."""
+        """The properties of the network."""
         raise NotImplementedError
 
     @property

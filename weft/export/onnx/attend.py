@@ -85,7 +85,7 @@ def multihead(
 
 def projections(graph: Graph, part: MultiHeadAttention) -> list[tuple[Tensor, Tensor]]:
     """Return weight and bias of queries, keys and values, with the maps of the score merged in."""
-    found: list[tuple[Tensor, Tensor]] = graph.cached(("projections", id(part)), part.projections)
+    found: list[tuple[Tensor, Tensor]] = graph.cache(("projections", id(part)), part.projections)
     return found
 
 

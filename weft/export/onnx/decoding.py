@@ -1,4 +1,4 @@
-"""What the runtime must know to decode the scores of a graph: kinds, numbers and tables."""
+"""Kinds, numbers and tables that the runtime needs to decode the scores of a graph."""
 
 from typing import Any
 

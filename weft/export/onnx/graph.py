@@ -179,12 +179,12 @@ class Graph:
         """Write the nodes of a part, and return its output."""
         return emitter_of(part)(self, part, *inputs, **options)
 
-    def input(self, name: str, dtype: np.dtype[Any], *shape: str | int) -> Value:
+    def add_input(self, name: str, dtype: np.dtype[Any], *shape: str | int) -> Value:
         """Declare an input of the graph; named sizes may differ from call to call."""
         self.inputs[name] = (dtype, shape)
         return Value(self, name, dtype)
 
-    def output(self, name: str, value: Value, *shape: str | int) -> None:
+    def add_output(self, name: str, value: Value, *shape: str | int) -> None:
         """Declare an output of the graph."""
         self.nodes.append(onnx.helper.make_node("Identity", [value.name], [name]))
         self.outputs[name] = (replace(value, name=name), shape)
@@ -296,7 +296,7 @@ class Graph:
         """Return the numbers (T,) of the steps of rows (B, T, ...)."""
         return self.range(data.size(1))
 
-    def cached(self, key: object, make: Callable[[], V]) -> V:
+    def cache(self, key: object, make: Callable[[], V]) -> V:
         """Return a value that is written once, however many parts need it."""
         if key not in self._cached:
             self._cached[key] = make()
@@ -345,7 +345,7 @@ class Steps:
     def mask(self) -> Value:
         """(B, T) True at real steps."""
         graph = self.graph
-        return graph.cached(
+        return graph.cache(
             ("mask", self.lengths.name),
             lambda: graph.steps(self.data) < self.lengths.unsqueeze(1),
         )
@@ -354,7 +354,7 @@ class Steps:
     def bias(self) -> Value:
         """(B, 1, T) what is added to attention scores: nothing at real steps."""
         graph = self.graph
-        return graph.cached(
+        return graph.cache(
             ("bias", self.lengths.name),
             lambda: graph.where(self.mask, graph.constant(0.0, FLOAT), MASKED).unsqueeze(1),
         )

@@ -29,7 +29,7 @@ def text_model(graph: Graph, model: TextModel) -> None:
 
 @emits(JointPairModel)
 def joint_pair_model(graph: Graph, model: JointPairModel) -> None:
-    steps = replace(_declare_steps(graph, model), second=graph.input("second", INT, "B"))
+    steps = replace(_declare_steps(graph, model), second=graph.add_input("second", INT, "B"))
     embedded = graph.run(model.pair, embed(graph, model, steps))
     states = graph.run(model.encoder, embedded)
     _finish(graph, model, replace(states, second=steps.second))
@@ -46,9 +46,9 @@ def bi_encoder_model(graph: Graph, model: BiEncoderModel) -> None:
         return
     vectors = [graph.run(model.pool, x)[0] for x in graph.run(model.pair, *sides)]  # (B, H)
     if model.pair.has_text_vectors:
-        graph.output("text_vector", vectors[0], "B", model.pool.output_size)
+        graph.add_output("text_vector", vectors[0], "B", model.pool.output_size)
     vector = graph.run(model.join, *vectors)
-    graph.output("vector", vector, "B", model.join.output_size)
+    graph.add_output("vector", vector, "B", model.join.output_size)
     _write_outputs(graph, graph.run(model.head, vector))
 
 
@@ -65,14 +65,16 @@ def embedder_inputs(graph: Graph, model: Model, steps: Steps, side: str) -> Iter
     kind = 0
     for part in model.embedder_parts:
         if part.reads_subtokens:
-            spelled = graph.input(f"spelled_{kind}{side}", INT, f"D{kind}{side}", f"W{kind}{side}")
-            index = graph.input(f"spelling_{kind}{side}", INT, "B", f"T{side}")
+            spelled = graph.add_input(
+                f"spelled_{kind}{side}", INT, f"D{kind}{side}", f"W{kind}{side}"
+            )
+            index = graph.add_input(f"spelling_{kind}{side}", INT, "B", f"T{side}")
             yield SpelledWords(spelled, index, steps)
             kind += 1
         elif model.traits.subwords and part.subwords:
-            ids = graph.input("steps", INT, "N", "S")
-            lengths = graph.input("step_lengths", INT, "N")
-            index = graph.input("word_steps", INT, "B", "T", "P")
+            ids = graph.add_input("steps", INT, "N", "S")
+            lengths = graph.add_input("step_lengths", INT, "N")
+            index = graph.add_input("word_steps", INT, "B", "T", "P")
             yield SubwordSteps(Steps(ids, lengths), index, steps)
         else:
             yield steps
@@ -80,27 +82,27 @@ def embedder_inputs(graph: Graph, model: Model, steps: Steps, side: str) -> Iter
 
 def _declare_steps(graph: Graph, model: Model, side: str = "") -> Steps:
     """Declare the ids or vectors of rows, and their lengths."""
-    lengths = graph.input(f"lengths{side}", INT, "B")
+    lengths = graph.add_input(f"lengths{side}", INT, "B")
     if width := model.traits.features:
-        return Steps(graph.input("vectors", FLOAT, "B", "T", width), lengths)
+        return Steps(graph.add_input("vectors", FLOAT, "B", "T", width), lengths)
     # Also where nothing reads the ids: the steps of the mask are counted on them.
-    return Steps(graph.input(f"ids{side}", INT, "B", f"T{side}"), lengths)
+    return Steps(graph.add_input(f"ids{side}", INT, "B", f"T{side}"), lengths)
 
 
 def _finish(graph: Graph, model: Any, states: Steps) -> None:
     """Pool the states, and write the outputs of the head."""
-    graph.output("states", states.data, "B", "T'", "H")
+    graph.add_output("states", states.data, "B", "T'", "H")
     vector, weights = graph.run(model.pool, states)
     if isinstance(vector, Value):
-        graph.output("vector", vector, "B", model.pool.output_size)
+        graph.add_output("vector", vector, "B", model.pool.output_size)
     if weights is not None:
-        graph.output("weights", weights, "B", "T'")
+        graph.add_output("weights", weights, "B", "T'")
     _write_outputs(graph, graph.run(model.head, vector))
 
 
 def _write_outputs(graph: Graph, outputs: Outputs) -> None:
     for name, (value, shape) in outputs.items():
-        graph.output(name, value, *shape)
+        graph.add_output(name, value, *shape)
 
 
 def spelling_of(part: Embedder) -> dict[str, object]:

@@ -140,12 +140,12 @@ def _stacked(
     """Return the weights (D, G*H, E), (D, G*H, H) and (D, 2*G*H) of an operator."""
     gates = NUM_GATES[operator.kind]
 
-    def ordered(tensor: Tensor | None, bias: bool) -> Tensor:
+    def order_gates(tensor: Tensor | None, bias: bool) -> Tensor:
         assert tensor is not None
         given = len(tensor) // (gates - (operator.gates in (_tied_lstm, _prototype_lstm)))
         return torch.cat(operator.gates(list(tensor.detach().split(given)), bias))
 
-    W = torch.stack([ordered(weights[0], False) for weights in sides])
-    U = torch.stack([ordered(weights[1], False) for weights in sides])
-    b = torch.stack([torch.cat([ordered(w[2], True), ordered(w[3], False)]) for w in sides])
+    W = torch.stack([order_gates(weights[0], False) for weights in sides])
+    U = torch.stack([order_gates(weights[1], False) for weights in sides])
+    b = torch.stack([torch.cat([order_gates(w[2], True), order_gates(w[3], False)]) for w in sides])
     return graph.weight(W), graph.weight(U), graph.constant(b.float().numpy())

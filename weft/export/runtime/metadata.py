@@ -31,7 +31,7 @@ SOURCE_FILES = ("model.json", "labels.json", "tokenizer.json", "golden.jsonl")
 
 @dataclass(frozen=True)
 class Reads:
-    """How a text becomes the inputs of a graph."""
+    """The way from a text to the inputs of a graph."""
 
     input_kind: InputKind
     is_structured: bool = False

@@ -1,4 +1,4 @@
-"""What a graph may consist of: one version of the standard operators, those that Weft writes."""
+"""The operators that a graph may consist of, in one version of the standard: those Weft writes."""
 
 OPSET = 21
 IR_VERSION = 10
