@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+import weft
 from tests.fixtures.checkpoints import checkpoint
 from tests.fixtures.command import command, ok
+from tests.fixtures.exported import TEXTS, check_answers
 from tests.fixtures.language_files import corpus
 from tests.fixtures.recipe_runs import recipe_cases, train_tiny
 from weft import registry
@@ -14,14 +16,26 @@ from weft.config import recipe
 from weft.errors import UserError
 from weft.explain.method import METHODS, methods
 from weft.explain.run import run_explain
+from weft.export.write import export_onnx
 from weft.report.pages.explain import render
+
+TEXTS_OF_SENTENCES = [text for text in TEXTS if len(text) < 40]  # trees are over whole sentences
+_GENERATION = "decoding step by step is not written as a graph"
+_OF_WORDS = "what follows the scores of words is PyTorch code"
+# Recipes that cannot be exported, and why.
+NOT_EXPORTED = {
+    **dict.fromkeys(["nnlm", "rnn-lm", "lstm-lm", "gpt", "masked-bilstm"], _GENERATION),
+    **dict.fromkeys(["elmo-pretrain", "bert-pretrain"], _GENERATION),
+    **dict.fromkeys([name for name, task in recipe_cases() if task == "seq2seq"], _GENERATION),
+    **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
+    **dict.fromkeys(["coref-bilstm", "coref-bert", "constituency-recursive"], _OF_WORDS),
+    **dict.fromkeys(["tree-rnn", "rntn", "tree-lstm"], "steps follow a tree"),
+}
 
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory):
     """Folders of pre-trained networks by what a recipe starts from."""
-    import weft
-
     folder = tmp_path_factory.mktemp("checkpoints")
     for family in ("bert", "gpt2"):
         checkpoint(folder / family, family)
@@ -46,9 +60,38 @@ def test_every_registered_task_is_a_case():
     assert {task for _, task in recipe_cases()} == set(registry.parts("task"))
 
 
-@pytest.mark.parametrize(("name", "task"), recipe_cases(), ids=str)
-def test_two_methods_or_more_have_a_faithfulness_score(name, task, checkpoints, tmp_path):
-    predictor, example = train_tiny(name, task, tmp_path, checkpoints)
+@pytest.fixture(scope="module", params=recipe_cases(), ids=str)
+def trained(request, checkpoints, tmp_path_factory):
+    """(recipe, task, folder, predictor, example) of a tiny model of every recipe and task."""
+    name, task = request.param
+    folder = tmp_path_factory.mktemp("trained")
+    return name, task, folder, *train_tiny(name, task, folder, checkpoints)
+
+
+def test_an_export_answers_like_its_model(trained, tmp_path):
+    name, task, folder, predictor, _ = trained
+    model = folder / "run" / "model"
+    if task == "embed":
+        predictor.save(model)
+    if name in NOT_EXPORTED:
+        with pytest.raises(UserError, match="cannot be exported"):
+            export_onnx(model, tmp_path / "export")
+        assert not (tmp_path / "export").exists()
+        return
+    export_onnx(model, tmp_path / "export")
+    exported = weft.load(tmp_path / "export")
+    if task == "embed":
+        np.testing.assert_allclose(exported.embed(TEXTS), predictor.embed(TEXTS), atol=1e-4)
+        return
+    indexer = getattr(predictor.engine, "indexer", None)
+    whole = indexer is not None and indexer.full_sentences
+    texts = TEXTS_OF_SENTENCES if whole else TEXTS
+    texts = list(zip(texts, texts[::-1], strict=True)) if predictor.pairs else texts
+    check_answers(predictor, exported, texts)
+
+
+def test_two_methods_or_more_have_a_faithfulness_score(trained):
+    _, task, _, predictor, example = trained
     assert predictor.config["task"]["kind"] == task
     offered = methods(predictor)
     assert len(offered) >= 2

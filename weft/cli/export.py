@@ -93,7 +93,8 @@ def _describe(parity: "Parity") -> str:
     if not parity.texts:
         return "note: no texts to compare the two on; give some with --check FILE"
     return (
-        f"{parity.texts - parity.disagreements} of {parity.texts} answers equal, scores differ by "
+        f"{parity.texts - parity.disagreements - parity.ties} of {parity.texts} answers equal"
+        f"{f' ({parity.ties} ties)' if parity.ties else ''}, scores differ by "
         f"at most {parity.max_difference:.1g}; {parity.export_per_second:,.0f} texts/s, the model "
         f"{parity.model_per_second:,.0f}"
     )

@@ -4,14 +4,16 @@ Spans of a sentence of n words lie flat, row by row: (0, 1), (0, 2) … (0, n), 
 """
 
 import numpy as np
-from numba import njit
 
 from weft.errors import UserError
+from weft.kernels.cpu.loops import compile_loop
 
 MAX_WORDS = 2500  # n²/2 spans to score, and cubic search time
 
-_compile_fast = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
-_compile_exact = njit(nogil=True, cache=True, boundscheck=False)
+_compile_fast = compile_loop(
+    nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"}
+)
+_compile_exact = compile_loop(nogil=True, cache=True, boundscheck=False)
 
 
 def span_count(n: int) -> int:

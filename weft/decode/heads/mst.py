@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 
 from weft.errors import UserError
+from weft.kernels.cpu.loops import compile_loop
 from weft.machine import available_cpus
 
 MAX_WORDS = 5000  # 16 bytes per pair of words: 400 MB
@@ -18,8 +18,10 @@ MAX_PROJECTIVE_WORDS = 2000  # cubic time
 PADDING_HEAD = -1  # head of a step that is padding
 
 # Without nan, and with sums and maxima in any order, the inner loops are vectorised.
-_compile_fast = njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"})
-_compile_exact = njit(nogil=True, cache=True, boundscheck=False)
+_compile_fast = compile_loop(
+    nogil=True, cache=True, boundscheck=False, fastmath={"nnan", "nsz", "reassoc"}
+)
+_compile_exact = compile_loop(nogil=True, cache=True, boundscheck=False)
 
 
 def spanning_tree(scores: np.ndarray) -> np.ndarray:

@@ -8,6 +8,8 @@ from torch import Tensor
 from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.intent_slots import IntentSlotHead
+from weft.decode.heads.parse import ConstituencyHead, DependencyHead
+from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
 from weft.decode.heads.word_numbers import NumberHead
 from weft.model import EncoderModel, Model
@@ -27,6 +29,14 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         return gives | {"kind": "intent-slots", "sentence_columns": 1}, crf_tables(head.crfs)
     if isinstance(head, NumberHead):
         return gives | {"kind": "numbers"}, {}
+    if isinstance(head, DependencyHead):
+        tags = () if head.tags is None else head.tags.crfs
+        columns = 0 if head.tags is None else len(head.tags.score)
+        gives |= {"kind": "arcs", "search": head.search, "root": head.root, "columns": columns}
+        return gives, {"label": _to_numpy(head.arcs.label.weight), **crf_tables(tags)}
+    if isinstance(head, ConstituencyHead):
+        gives |= {"kind": "brackets", "columns": 1, "epsilon": head.brackets.norm.eps}
+        return gives, span_tables(head.brackets)
     if isinstance(head, AnswerSpanHead):
         return gives | {"kind": "span", "longest": head.longest}, {}
     return gives, {}
@@ -40,5 +50,22 @@ def crf_tables(chains: tuple[CRF, ...]) -> Tables:
         weights = (chain.transitions, chain.start, chain.end)
         for name, weight, rule in zip(("transitions", "start", "end"), weights, rules, strict=True):
             forbidden: Tensor = weight.detach().float().masked_fill(~rule, -np.inf)
-            tables[f"column.{column}.{name}"] = forbidden.cpu().numpy()
+            tables[f"column.{column}.{name}"] = _to_numpy(forbidden)
     return tables
+
+
+def span_tables(scorer: SpanScorer) -> Tables:
+    """Return the weights by which spans are scored from the gaps at their ends."""
+    weights = {
+        "span.bias": scorer.bias,
+        "span.norm.weight": scorer.norm.weight,
+        "span.norm.bias": scorer.norm.bias,
+        "span.weight": scorer.second.weight,
+        "span.label_bias": scorer.second.bias,
+    }
+    return {name: _to_numpy(weight) for name, weight in weights.items()}
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().float().cpu().contiguous().numpy()
+    return array

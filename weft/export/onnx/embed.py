@@ -13,7 +13,7 @@ from weft.embed.gpt import Gpt
 from weft.embed.log_mel import LogMelEmbedder
 from weft.embed.lookup import Lookup
 from weft.embed.ngrams import MODULUS, ROLLING_FACTOR, SCRAMBLE_FACTOR, Ngrams, WordNgrams
-from weft.export.onnx.graph import FLOAT, INT, INT32, Graph, Steps, Value, emits
+from weft.export.onnx.graph import FLOAT, INT, INT32, Graph, Steps, Value, emits, reverse_steps
 from weft.export.onnx.inputs import SpelledWords, SubwordSteps
 from weft.export.onnx.recurrent import lstm_weights
 
@@ -128,14 +128,8 @@ def birnn(graph: Graph, part: BiRNN, ids: Steps) -> Steps:
     ahead: Steps = graph.run(first, words)
     if not rest:
         return ahead
-    back: Steps = graph.run(rest[0], reverse(graph, words))
-    return words.with_data(graph.concat([ahead.data, reverse(graph, back).data], 2))
-
-
-def reverse(graph: Graph, x: Steps) -> Steps:
-    """Reverse the real steps of each row."""
-    data = graph.op("ReverseSequence", x.data, x.lengths, batch_axis=0, time_axis=1)
-    return Steps(data, x.lengths)
+    back: Steps = graph.run(rest[0], reverse_steps(words))
+    return words.with_data(graph.concat([ahead.data, reverse_steps(back).data], 2))
 
 
 @emits(Bert)

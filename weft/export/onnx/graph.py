@@ -166,6 +166,7 @@ class Graph:
 
     def __init__(self, int8: bool = False) -> None:
         self.int8 = int8
+        self._named = 0
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: dict[str, tuple[np.dtype[Any], tuple[str | int, ...]]] = {}
         self.outputs: dict[str, tuple[Value, tuple[str | int, ...]]] = {}
@@ -210,7 +211,7 @@ class Graph:
     ) -> tuple[Value, ...]:
         """Write a node with several outputs."""
         assert kind in OPERATORS, f"{kind} is not among the operators that the runtime accepts"
-        names = [f"v{len(self.nodes)}_{i}" if i else f"v{len(self.nodes)}" for i in range(outputs)]
+        names = [self._name() for _ in range(outputs)]
         attributes = {name: value for name, value in attributes.items() if value is not None}
         node = onnx.helper.make_node(
             kind, ["" if one is None else one.name for one in inputs], names, **attributes
@@ -218,6 +219,37 @@ class Graph:
         self.nodes.append(node)
         first = next(one for one in inputs if one is not None)
         return tuple(Value(self, name, dtype or first.dtype) for name in names)
+
+    def scan(
+        self,
+        step: Callable[[Sequence[Value], Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]],
+        states: Sequence[Value],
+        inputs: Sequence[Value],
+    ) -> tuple[list[Value], list[Value]]:
+        """Run a step over the first axis of the inputs, from the states of one step to the next.
+
+        `step` takes the states and the slices of the inputs and returns the next states and
+        outputs. Return the last states, and the outputs of all steps side by side.
+        """
+        outer, self.nodes = self.nodes, []
+        before = [Value(self, self._name(), one.dtype) for one in states]
+        slices = [Value(self, self._name(), one.dtype) for one in inputs]
+        after, outputs = step(before, slices)
+        results = [self.op("Identity", one) for one in (*after, *outputs)]
+        body = onnx.helper.make_graph(
+            self.nodes, "step",
+            [_describe(one.name, one.dtype, None) for one in (*before, *slices)],
+            [_describe(one.name, one.dtype, None) for one in results],
+        )  # fmt: skip
+        self.nodes = outer
+        made = self.ops(
+            "Scan", *states, *inputs, outputs=len(results), body=body, num_scan_inputs=len(inputs)
+        )
+        return list(made[: len(states)]), list(made[len(states) :])
+
+    def _name(self) -> str:
+        self._named += 1
+        return f"v{self._named}"
 
     def constant(self, value: object, dtype: np.dtype[Any] | None = None) -> Value:
         """Return a constant; equal small ones are stored once."""
@@ -317,9 +349,11 @@ class Graph:
         return model
 
 
-def _describe(name: str, dtype: np.dtype[Any], shape: Sequence[str | int]) -> "onnx.ValueInfoProto":
+def _describe(
+    name: str, dtype: np.dtype[Any], shape: Sequence[str | int] | None
+) -> "onnx.ValueInfoProto":
     kind = onnx.helper.np_dtype_to_tensor_dtype(dtype)
-    return onnx.helper.make_tensor_value_info(name, kind, list(shape))
+    return onnx.helper.make_tensor_value_info(name, kind, None if shape is None else list(shape))
 
 
 def quantise_rows(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -363,6 +397,12 @@ class Steps:
         """Same rows, new contents (B, T, ...) of so many axes; padding is zero."""
         mask = self.mask.unsqueeze(*range(2, axes)) if axes > 2 else self.mask
         return replace(self, data=self.graph.where(mask, data, 0))
+
+
+def reverse_steps(x: Steps) -> Steps:
+    """Reverse the real steps of each row (B, T, E)."""
+    data = x.graph.op("ReverseSequence", x.data, x.lengths, batch_axis=0, time_axis=1)
+    return Steps(data, x.lengths)
 
 
 Emitter = Callable[..., Any]

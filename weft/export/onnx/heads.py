@@ -1,8 +1,10 @@
 """Nodes of the heads, up to the scores that decoding begins with."""
 
 from weft.decode.heads.answer_span import AnswerSpanHead
+from weft.decode.heads.biaffine import Biaffine
 from weft.decode.heads.classify import LinearHead, LogisticHead, MLPHead, PassThroughHead
 from weft.decode.heads.intent_slots import IntentSlotHead
+from weft.decode.heads.parse import ConstituencyHead, DependencyHead
 from weft.decode.heads.tag import CRFHead, TagHead
 from weft.decode.heads.word_numbers import NumberHead
 from weft.export.onnx.graph import Graph, Steps, Value, emits
@@ -83,3 +85,48 @@ def _inside_passage(graph: Graph, part: AnswerSpanHead, states: Steps) -> Value:
     if states.second is not None:
         return inside & (steps >= (states.second + part.leading).unsqueeze(1))
     return inside & (steps >= part.leading)
+
+
+@emits(DependencyHead)
+def dependencies(graph: Graph, part: DependencyHead, states: Steps) -> Outputs:
+    scorer, words = part.arcs, states.data  # (B, T, H)
+    root = graph.weight(scorer.root).expand(words.size(0), 1, len(scorer.root))
+    heads = graph.concat([root, words], 1)  # (B, S, H)
+    arcs = _all_pairs(
+        graph, scorer.arc, graph.run(scorer.arc_word, words), graph.run(scorer.arc_head, heads)
+    )
+    # A head is the root, or a real word other than the dependent.
+    number = graph.range(heads.size(1))  # (S,)
+    itself = (graph.steps(words) + 1).unsqueeze(1).equals(number)  # (T, S)
+    allowed = (number <= states.lengths.reshape(-1, 1, 1)) & ~itself
+    outputs: Outputs = {
+        "arcs": (graph.where(allowed, arcs, float("-inf")), ("B", "T", "S")),
+        "label_heads": (graph.run(scorer.label_head, heads), ("B", "S", "R")),
+        "label_words": (graph.run(scorer.label_word, words), ("B", "T", "R")),
+    }
+    return outputs | ({} if part.tags is None else graph.run(part.tags, states))
+
+
+def _all_pairs(graph: Graph, part: Biaffine, x: Value, y: Value) -> Value:
+    """Return the scores (B, T, S) of every x with every y, for a single output."""
+    matrix = part.weight[0, :-1] if part.bias_x else part.weight[0]  # (X, Y)
+    projected = graph.linear(x, matrix.T.contiguous())
+    if part.bias_x:
+        projected = projected + graph.weight(part.weight[0, -1].clone())
+    return projected @ y.transpose(0, 2, 1)
+
+
+@emits(ConstituencyHead)
+def constituents(graph: Graph, part: ConstituencyHead, states: Steps) -> Outputs:
+    scorer, data = part.brackets, states.data  # (B, T, H)
+    width, rows = scorer.ahead, data.size(0)
+    before = graph.weight(scorer.before).expand(rows, 1, width)
+    after = graph.weight(scorer.after)
+    back = graph.where(
+        states.mask.unsqueeze(2), data.slice(2, width, width + len(scorer.after)), after
+    )
+    left = graph.concat([before, data.slice(2, 0, width)], 1)
+    right = graph.concat([back, after.expand(rows, 1, len(scorer.after))], 1)
+    gaps = graph.concat([left, right], 2)  # (B, T+1, H)
+    tags: Outputs = graph.run(part.tags, states)
+    return {"gaps": (graph.run(scorer.first, gaps), ("B", "T+1", "M")), **tags}

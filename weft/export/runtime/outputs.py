@@ -25,14 +25,22 @@ def decodes(kind: str) -> Callable[[Decode], Decode]:
     return register
 
 
+def decode_columns(
+    outputs: Arrays, lengths: np.ndarray, tables: Arrays, columns: int
+) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return per row the tags (T, K) of all columns and their probabilities; None without any."""
+    if not columns:
+        return None
+    logits = [outputs[f"logits_{k}"] for k in range(columns)]
+    return decode_tags(logits, [read_chain(tables, k) for k in range(columns)], lengths)
+
+
 @decodes("tags")
 def decode_words(
     outputs: Arrays, lengths: np.ndarray, tables: Arrays, gives: Mapping[str, Any]
 ) -> list[Any]:
     """Return per row the tags (T, K) of words and their probabilities (T, K)."""
-    columns = [outputs[f"logits_{k}"] for k in range(gives["columns"])]
-    chains = [read_chain(tables, k) for k in range(gives["columns"])]
-    return list(decode_tags(columns, chains, lengths))
+    return list(decode_columns(outputs, lengths, tables, gives["columns"]) or [])
 
 
 @decodes("intent-slots")

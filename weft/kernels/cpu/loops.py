@@ -1,0 +1,16 @@
+"""Compile loops with Numba where it is installed; without it they run as Python, the same but slow.
+
+An exported model decodes on machines without Numba.
+"""
+
+from typing import Any
+
+try:
+    from numba import njit
+except ModuleNotFoundError:
+    njit = None
+
+
+def compile_loop(**options: Any) -> Any:
+    """Return the decorator `numba.njit(**options)`, or one that changes nothing."""
+    return (lambda function: function) if njit is None else njit(**options)
