@@ -45,11 +45,13 @@ def decode_arcs(
 
 def _best_heads(arcs: np.ndarray, lengths: np.ndarray, search: str) -> np.ndarray:
     """Return the head (B, T) of every word."""
+    heads: np.ndarray
     if search == "greedy":
-        return arcs.argmax(2)
+        heads = arcs.argmax(2)
+        return heads
     from weft.decode.heads.mst import best_trees
 
-    heads: np.ndarray = best_trees(arcs, lengths, search == "projective")
+    heads = best_trees(arcs, lengths, search == "projective")
     return heads
 
 

@@ -5,12 +5,11 @@ An exported model decodes on machines without Numba.
 
 from typing import Any
 
-try:
-    from numba import njit
-except ModuleNotFoundError:
-    njit = None
-
 
 def compile_loop(**options: Any) -> Any:
     """Return the decorator `numba.njit(**options)`, or one that changes nothing."""
-    return (lambda function: function) if njit is None else njit(**options)
+    try:
+        from numba import njit
+    except ModuleNotFoundError:
+        return lambda function: function
+    return njit(**options)
