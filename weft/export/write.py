@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.export.parity import MIN_AGREEMENT, Parity, compare_answers
-from weft.export.runtime.engine import GRAPH_FILE, TABLES_FILE
+from weft.export.runtime.engine import GRAPH_FILE, STEP_FILE, TABLES_FILE
 from weft.export.runtime.load import load_export
 from weft.export.runtime.metadata import (
     EXPORT_FILE,
@@ -28,6 +28,7 @@ from weft.predict.rows import PARSER_FOLDER, SEGMENTER_FILE
 from weft.storage import ESCAPE_SURROGATES, atomic_write_folder, write_bytes, write_text
 
 if TYPE_CHECKING:
+    from weft.export.onnx import Graph
     from weft.predict.neural import NeuralEngine
     from weft.predict.predictor import Input
 
@@ -151,15 +152,28 @@ def build_graphs(
 
     from weft.export.onnx import Graph
     from weft.export.onnx.decoding import describe_output
+    from weft.export.onnx.model import write_step
+    from weft.model import EncoderDecoderModel
 
-    graph = Graph(int8=int8)
+    graphs = {GRAPH_FILE: Graph(int8=int8)}
+    model = engine.model.eval()
     with torch.no_grad():
-        graph.run(engine.model.eval())
-        gives, tables = describe_output(engine.model)
+        gives, tables = describe_output(model)
+        graphs[GRAPH_FILE].run(model)
+        if isinstance(model, EncoderDecoderModel):
+            graphs[STEP_FILE] = Graph(int8=int8)
+            decoder = model.head.decoder
+            gives["dynamic"], gives["static"] = write_step(
+                graphs[STEP_FILE], decoder, graphs[GRAPH_FILE]
+            )
+    return {name: _describe_graph(graph, gives) for name, graph in graphs.items()}, tables, gives
+
+
+def _describe_graph(graph: "Graph", gives: Mapping[str, Any]) -> GraphFile:
     model = graph.to_model({"weft": "export", "kind": str(gives["kind"])})
     inputs = {name: [str(dtype), list(shape)] for name, (dtype, shape) in graph.inputs.items()}
     outputs = {name: [str(v.dtype), list(shape)] for name, (v, shape) in graph.outputs.items()}
-    return {GRAPH_FILE: (model.SerializeToString(), inputs, outputs)}, tables, gives
+    return model.SerializeToString(), inputs, outputs
 
 
 def describe_reads(engine: "NeuralEngine") -> Reads:

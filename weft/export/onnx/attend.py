@@ -15,44 +15,42 @@ from weft.attend.transformer_block import FinalNorm, TransformerBlock
 from weft.export.onnx.graph import MASKED, Graph, Steps, Value, emits
 from weft.export.onnx.layers import layer_norm
 
+Score = Additive | Dot | Scaled | Bilinear | Trilinear
+
 emits(FinalNorm)(layer_norm)
 
 
-@emits(Additive)
-def additive(graph: Graph, part: Additive, query: Value, memory: Value) -> Value:
-    return compare_additive(graph, part, query, graph.run(part.memory, memory))
+@emits(Additive, Dot, Scaled, Bilinear, Trilinear)
+def score(graph: Graph, part: Score, query: Value, memory: Value) -> Value:
+    """Score queries (B, T, E) against steps (B, S, M), as (B, T, S)."""
+    return compare_keys(graph, part, query, prepare_keys(graph, part, memory))
 
 
-def compare_additive(graph: Graph, part: Additive, query: Value, keys: Value) -> Value:
-    """Score queries (B, T, E) against projected steps (B, S, H), as (B, T, S)."""
-    pairs = graph.run(part.query, query).unsqueeze(2) + keys.unsqueeze(1)
-    scores: Value = graph.run(part.weigh, pairs.tanh()).squeeze(3)
-    return scores
+def prepare_keys(graph: Graph, part: Score, memory: Value) -> Value:
+    """Return what a score needs of the steps, whatever the queries are."""
+    keys: Value
+    if isinstance(part, Bilinear):
+        return graph.linear(memory, part.weight.T.contiguous())
+    keys = graph.run(part.memory if isinstance(part, Additive) else part.project, memory)
+    return keys
 
 
-@emits(Dot)
-def dot(graph: Graph, part: Dot, query: Value, memory: Value) -> Value:
-    scores: Value = query @ graph.run(part.project, memory).transpose(0, 2, 1)
-    return scores
-
-
-@emits(Scaled)
-def scaled(graph: Graph, part: Scaled, query: Value, memory: Value) -> Value:
-    return dot(graph, part, query * part.scale, memory)
-
-
-@emits(Bilinear)
-def bilinear(graph: Graph, part: Bilinear, query: Value, memory: Value) -> Value:
-    return graph.linear(query, part.weight) @ memory.transpose(0, 2, 1)
-
-
-@emits(Trilinear)
-def trilinear(graph: Graph, part: Trilinear, query: Value, memory: Value) -> Value:
-    keys = graph.run(part.project, memory)
-    product = (query * graph.weight(part.both)) @ keys.transpose(0, 2, 1)
-    terms = graph.run(part.query, query) + graph.run(part.memory, keys).transpose(0, 2, 1)
-    scores: Value = product + terms
-    return scores
+def compare_keys(
+    graph: Graph, part: Score, query: Value, keys: Value, covered: Value | None = None
+) -> Value:
+    """Score queries against prepared steps; `covered` (B, S) is the attention they have had."""
+    if isinstance(part, Additive):
+        if part.cover is not None and covered is not None:
+            keys = keys + graph.run(part.cover, covered.unsqueeze(2))
+        pairs = graph.run(part.query, query).unsqueeze(2) + keys.unsqueeze(1)  # (B, T, S, H)
+        scores: Value = graph.run(part.weigh, pairs.tanh()).squeeze(3)
+        return scores
+    turned = keys.transpose(0, 2, 1)
+    if isinstance(part, Trilinear):
+        terms = graph.run(part.query, query) + graph.run(part.memory, keys).transpose(0, 2, 1)
+        scores = (query * graph.weight(part.both)) @ turned + terms
+        return scores
+    return (query * part.scale if isinstance(part, Scaled) else query) @ turned
 
 
 def attend(graph: Graph, query: Value, memory: Steps, score: object) -> tuple[Value, Value]:

@@ -1,5 +1,6 @@
 """Kinds, numbers and tables that the runtime needs to decode the scores of a graph."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead
+from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
 from weft.decode.heads.word_numbers import NumberHead
+from weft.export.onnx.generation import check_search
 from weft.model import EncoderModel, Model
 
 Tables = dict[str, np.ndarray]
@@ -23,6 +26,10 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
     gives: dict[str, Any] = {"kind": "logits", "stride": 1, "leading": 0}
     if isinstance(model, EncoderModel) and not model.traits.is_bi_encoder:
         gives |= {"stride": model.encoder.stride, "leading": model.encoder.leading}
+    if isinstance(head, Seq2SeqHead):
+        check_search(head.search)
+        ids = {"bos": head.bos, "eos": head.eos, "forbidden": list(head.constraints.forbidden)}
+        return gives | {"kind": "text", **ids, "search": asdict(head.search)}, {}
     if isinstance(head, TagHead):
         return gives | {"kind": "tags", "columns": len(head.score)}, crf_tables(head.crfs)
     if isinstance(head, IntentSlotHead):

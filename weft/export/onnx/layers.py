@@ -78,13 +78,19 @@ def highway(graph: Graph, part: Highway, x: Value) -> Value:
 
 @emits(SinusoidalPositions)
 def sinusoidal_positions(graph: Graph, part: SinusoidalPositions, x: Value) -> Value:
-    # Computed, not looked up: a row may be longer than any table.
-    width = part.table.shape[1]
+    return x + sinusoids(graph, graph.steps(x), part.table.shape[1])
+
+
+def sinusoids(graph: Graph, steps: Value, width: int) -> Value:
+    """Return the vectors (T, H) of positions (T,).
+
+    They are computed, not looked up: a row may be longer than any table.
+    """
     rates = sinusoid_rates(width).numpy()
-    angles = graph.steps(x).to(FLOAT).unsqueeze(1) * graph.constant(rates)  # (T, H/2)
+    angles = steps.to(FLOAT).unsqueeze(1) * graph.constant(rates)  # (T, H/2)
     pairs = [graph.op(kind, angles).unsqueeze(2) for kind in ("Sin", "Cos")]
     table = graph.concat(pairs, 2).reshape(0, -1)  # (T, H), one more if H is odd
-    return x + (table.slice(1, 0, width) if width % 2 else table)
+    return table.slice(1, 0, width) if width % 2 else table
 
 
 @emits(LearnedPositions)

@@ -11,11 +11,25 @@ from weft.embed.characters import CharacterEmbedder
 from weft.embed.elmo import Elmo
 from weft.embed.ngrams import Ngrams
 from weft.errors import UserError
+from weft.export.onnx.generation import (
+    NEXT,
+    STATE,
+    DecoderGraphState,
+    log_probs,
+    start_decoder,
+    step_decoder,
+)
 from weft.export.onnx.graph import FLOAT, INT, Graph, Steps, Value, emits
 from weft.export.onnx.heads import Outputs
 from weft.export.onnx.inputs import SpelledWords, SubwordSteps
-from weft.model import BiEncoderModel, JointPairModel, Model, TextModel
-from weft.protocols import Embedder
+from weft.model import (
+    BiEncoderModel,
+    EncoderDecoderModel,
+    JointPairModel,
+    Model,
+    TextModel,
+)
+from weft.protocols import Decoder, Embedder
 
 SECOND = "_2"  # ending of the inputs of the second text
 
@@ -50,6 +64,41 @@ def bi_encoder_model(graph: Graph, model: BiEncoderModel) -> None:
     vector = graph.run(model.join, *vectors)
     graph.add_output("vector", vector, "B", model.join.output_size)
     _write_outputs(graph, graph.run(model.head, vector))
+
+
+@emits(EncoderDecoderModel)
+def encoder_decoder_model(graph: Graph, model: EncoderDecoderModel) -> None:
+    steps = _declare_steps(graph, model)
+    states = graph.run(model.encoder, embed(graph, model, steps))
+    started = start_decoder(graph, model.head.decoder, states)
+    for name, value in (*started.dynamic.items(), *started.static.items()):
+        graph.add_output(STATE + name, value, "B", *_other_sizes(name))
+
+
+def write_step(graph: Graph, decoder: Decoder, first: Graph) -> tuple[list[str], list[str]]:
+    """Write a step of a decoder whose first state another graph gives.
+
+    Return the names of the dynamic and of the static values of its state.
+    """
+    names = [name.removeprefix(STATE) for name in first.outputs]
+    values = {
+        name: graph.add_input(STATE + name, first.outputs[STATE + name][0].dtype, "B",
+                              *_other_sizes(name))
+        for name in names
+    }  # fmt: skip
+    ids = graph.add_input("ids", INT, "B")
+    logits, following = step_decoder(graph, decoder, ids, DecoderGraphState(values))
+    graph.add_output("log_probs", log_probs(graph, logits), "B", "V")
+    for name, value in following.items():
+        graph.add_output(NEXT + name, value, "B", *_other_sizes(name))
+    return list(following), [name for name in names if name not in following]
+
+
+def _other_sizes(name: str) -> tuple[str, ...]:
+    """Return names for the sizes of a value of a state, after its rows."""
+    axes = {"lengths": 1, "vector": 2, "fed": 2, "covered": 2, "hidden": 3, "cell": 3, "memory": 3}
+    count = 3 if name == "keys" else axes.get(name, 4)
+    return tuple(f"{name}_{i}" for i in range(1, count))
 
 
 def embed(graph: Graph, model: Model, steps: Steps, side: str = "") -> Steps:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from weft.encode.cells import FormulaRNN
+from weft.encode.cells import FORMULA_CELLS, FormulaRNN
 from weft.encode.rnn import WEIGHT_NAMES, Recurrent
-from weft.export.onnx.graph import INT32, Graph, Steps, Value, emits
+from weft.export.onnx.graph import INT, INT32, Graph, Steps, Value, emits
 
 OPEN = 100.0  # bias of a gate that is always open: its sigmoid is 1 in single precision
 # W, U, b and d of one direction; those that a cell lacks are None.
 Weights = Sequence[Tensor | None]
+Net = nn.RNNBase | FormulaRNN
 
 
 @dataclass(frozen=True)
@@ -88,29 +89,72 @@ def recurrent(graph: Graph, part: Recurrent, x: Steps) -> Steps:
 def _layer(graph: Graph, part: Recurrent, layer: int, x: Value, lengths: Value) -> Value:
     """Return the states (B, T, D*H) of one layer, both directions side by side."""
     hidden, directions = part.net.hidden_size, part.directions
-    operator = OPERATOR_OF[part.cell]
     suffixes = [f"l{layer}{side}" for side in ("", "_reverse")[:directions]]
-    sides: list[Weights] = [
-        [getattr(part.net, f"{kind}_{suffix}", None) for kind in WEIGHT_NAMES]
-        for suffix in suffixes
-    ]
-    if isinstance(part.net, FormulaRNN):
-        sides = [_whole(weights, hidden, part.cell) for weights in sides]
     first = [_initial(graph, state, layer, directions, x) for state in part.starts]
-    if part.cell == "prototype-lstm":  # its one state is both of the operator's
-        first *= 2
+    states, *_ = run_operator(
+        graph, part.net, part.cell, suffixes, x.transpose(1, 0, 2), first, lengths
+    )
+    return states.transpose(2, 0, 1, 3).reshape(0, 0, directions * hidden)
+
+
+def run_operator(
+    graph: Graph,
+    net: Net,
+    cell: str,
+    suffixes: Sequence[str],
+    x: Value,
+    first: Sequence[Value],
+    lengths: Value | None = None,
+) -> tuple[Value, ...]:
+    """Run one layer over inputs (T, B, E), in the directions whose weights have these suffixes.
+
+    Return the states (T, D, B, H), and the last of each (D, B, H).
+    """
+    operator, directions = OPERATOR_OF[cell], len(suffixes)
+    sides: list[Weights] = [
+        [getattr(net, f"{kind}_{suffix}", None) for kind in WEIGHT_NAMES] for suffix in suffixes
+    ]
+    if isinstance(net, FormulaRNN):
+        sides = [_whole(weights, net.hidden_size, cell) for weights in sides]
+    states = list(first)
+    if cell == "prototype-lstm":  # its one state is both of the operator's
+        states *= 2
     attributes: dict[str, Any] = dict(operator.attributes)
     if operator.activations:
         attributes["activations"] = list(operator.activations) * directions
         scales = [1.0] * directions if "Affine" in operator.activations else None
         attributes["activation_alpha"] = scales
-    states, _ = graph.ops(
-        operator.kind, x.transpose(1, 0, 2), *_stacked(graph, sides, operator),
-        lengths.to(INT32), *first,
-        outputs=2, hidden_size=hidden,
+    return graph.ops(
+        operator.kind, x, *_stacked(graph, sides, operator),
+        None if lengths is None else lengths.to(INT32), *states,
+        outputs=3 if operator.kind == "LSTM" else 2, hidden_size=net.hidden_size,
         direction="bidirectional" if directions == 2 else "forward", **attributes,
     )  # fmt: skip
-    return states.transpose(2, 0, 1, 3).reshape(0, 0, directions * hidden)
+
+
+def advance_cells(
+    graph: Graph, net: Net, x: Value, states: Sequence[Value]
+) -> tuple[Value, list[Value]]:
+    """Run all layers over one input (B, E), from states (B, L, H).
+
+    Return the last layer's state (B, H), and the states after the step.
+    """
+    cell, after = cell_of(net), []
+    for layer in range(net.num_layers):
+        number = graph.constant(layer, INT)
+        before = [state.gather(number, axis=1).unsqueeze(0) for state in states]
+        _, *last = run_operator(graph, net, cell, [f"l{layer}"], x.unsqueeze(0), before)
+        last = last[: len(states)]
+        after.append([state.transpose(1, 0, 2) for state in last])  # (B, 1, H) each
+        x = last[0].squeeze(0)
+    return x, [graph.concat(list(parts), 1) for parts in zip(*after, strict=True)]
+
+
+def cell_of(net: Net) -> str:
+    """Return the name of a network's cell."""
+    if not isinstance(net, FormulaRNN):
+        return type(net).__name__.lower()
+    return next(name for name, cell in FORMULA_CELLS.items() if cell is net.cell)
 
 
 def _initial(graph: Graph, start: Tensor, layer: int, directions: int, x: Value) -> Value:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from weft.batch.indexer import Indexer, Row
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.export.runtime import parse  # noqa: F401  (imported for what it registers)
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
 from weft.export.runtime.outputs import DECODERS
+from weft.export.runtime.search import search
 from weft.export.runtime.session import Session
 from weft.model.traits import Traits
 from weft.predict.output import EngineInput, EngineOutput
@@ -22,6 +24,7 @@ from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import WordSegmenter
 
 GRAPH_FILE = "model.onnx"
+STEP_FILE = "step.onnx"  # one step of a decoder
 TABLES_FILE = "decoding.safetensors"  # what decoding needs beside the graph
 
 
@@ -36,22 +39,27 @@ class OnnxEngine(RowEngine[RowBatches]):
         session: Session,
         tables: Arrays,
         parser: Predictor | None = None,
+        step: Session | None = None,
     ):
         self.info, self.reads, self.indexer = info, reads, indexer
         self.session, self.tables, self.parser = session, tables, parser
+        self.step = step
         self._traits = reads.traits()
 
     @classmethod
     def load(cls, folder: Path, info: ExportInfo, parser: Predictor | None) -> "OnnxEngine":
         """Load the graph, the tokenizer and the decoding tables of an export."""
         reads = info.reads
-        size = info.graphs.get(GRAPH_FILE, {}).get("bytes")
+        sizes = {name: graph.get("bytes") for name, graph in info.graphs.items()}
+        size, step_size = sizes.get(GRAPH_FILE), sizes.get(STEP_FILE)
         if reads is None or not isinstance(size, int):
             raise UserError(f"{folder / EXPORT_FILE}: damaged (no graph). Export the model again.")
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         indexer = reads.indexer(tokenizer, WordSegmenter.load(folder / SEGMENTER_FILE))
         session = Session(folder / GRAPH_FILE, size)
-        return cls(info, reads, indexer, session, _read_tables(folder / TABLES_FILE), parser)
+        step = Session(folder / STEP_FILE, step_size) if isinstance(step_size, int) else None
+        tables = _read_tables(folder / TABLES_FILE)
+        return cls(info, reads, indexer, session, tables, parser, step)
 
     @property
     def traits(self) -> Traits:
@@ -118,12 +126,47 @@ class OnnxEngine(RowEngine[RowBatches]):
 
     def decode_rows(self, rows: RowBatches) -> list[Any]:
         gives = self.info.gives
+        if gives.get("kind") == "text":
+            return self._write_texts(rows)
         decode, names = self._decoder(gives), self._head_outputs()
         out: list[Any] = [None] * len(rows)
         for chosen, outputs in self._run(rows, names):
             decoded = decode(outputs, outputs["lengths"], self.tables, gives)
             for i, one in zip(chosen.tolist(), decoded, strict=True):
                 out[i] = one
+        return out
+
+    def _write_texts(self, rows: RowBatches) -> list[Any]:
+        """Return the ids (T, 1) of the best text for each row, and their probabilities."""
+        gives, step = self.info.gives, self.step
+        if step is None:
+            raise UserError(
+                f"{self.session.path.parent / EXPORT_FILE}: damaged (no {STEP_FILE}). Export the "
+                "model again."
+            )
+        settings = SearchSettings(**gives["search"])
+        names = [f"state.{name}" for name in (*gives["dynamic"], *gives["static"])]
+        following = ["log_probs", *(f"next.{name}" for name in gives["dynamic"])]
+        out: list[Any] = [None] * len(rows)
+        for chosen, outputs in self._run(rows, names):
+            static = {f"state.{name}": outputs[f"state.{name}"] for name in gives["static"]}
+
+            def advance(
+                ids: np.ndarray, state: Arrays, prompts: np.ndarray, static: Arrays = static
+            ) -> tuple[np.ndarray, Arrays]:
+                own = {name: value[prompts] for name, value in static.items()}
+                feeds = {"ids": ids, **own, **{f"state.{n}": v for n, v in state.items()}}
+                found = step(feeds, following)
+                return found["log_probs"], {n: found[f"next.{n}"] for n in gives["dynamic"]}
+
+            best = search(
+                advance, {name: outputs[f"state.{name}"] for name in gives["dynamic"]}, settings,
+                batch=len(chosen), bos=gives["bos"], eos=gives["eos"],
+                forbidden=gives["forbidden"],
+            )  # fmt: skip
+            for i, one in zip(chosen.tolist(), best, strict=True):
+                probs = np.exp(np.array(one.log_probs, np.float64))[:, None]
+                out[i] = (np.array(one.ids, np.int64)[:, None], probs)
         return out
 
     def boundary_rows(self, rows: RowBatches) -> tuple[list[SpanScores], list[np.ndarray]]:
