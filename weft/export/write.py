@@ -191,7 +191,7 @@ def describe_reads(engine: "NeuralEngine") -> Reads:
         is_lm=traits.is_lm,
         is_mlm=traits.is_mlm,
         features=traits.features,
-        audio=None if traits.audio is None else asdict(traits.audio),
+        frontend=None if traits.frontend is None else asdict(traits.frontend),
         frame={name: _plain(value) for name, value in asdict(index.frame).items()},
         spellings=tuple(spelling_of(part) for part in model.subtoken_embedders),
         subwords=traits.subwords,

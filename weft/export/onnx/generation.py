@@ -56,8 +56,9 @@ class DecoderGraphState:
     def __getitem__(self, name: str) -> Value:
         return self.dynamic[name] if name in self.dynamic else self.static[name]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.dynamic or name in self.static
+    def get(self, name: str) -> Value | None:
+        """Return a value; None if the state has none of this name."""
+        return self.dynamic.get(name, self.static.get(name))
 
 
 def start_decoder(graph: Graph, decoder: Decoder, memory: Steps) -> DecoderGraphState:
@@ -132,12 +133,13 @@ def _step_recurrent(
     graph: Graph, part: RecurrentDecoder, ids: Value, state: DecoderGraphState
 ) -> tuple[Value, dict[str, Value]]:
     word = graph.run(part.words.table, ids)  # (B, E)
-    before = [state[name] for name in ("hidden", "cell") if name in state]
+    parts = (state.get(name) for name in ("hidden", "cell"))
+    before = [part for part in parts if part is not None]
     following: dict[str, Value] = {}
 
     def attend(query: Value) -> Value:
         """Return the context (B, M) of a query (B, H)."""
-        covered = state["covered"] if "covered" in state else None
+        covered = state.get("covered")
         scores = compare_keys(graph, part.score, query.unsqueeze(1), state["keys"], covered)
         memory = Steps(state["memory"], state[LENGTHS])
         weights = (scores + memory.bias).softmax()  # (B, 1, S)
@@ -150,7 +152,8 @@ def _step_recurrent(
     if part.attends and part.context_first:
         context = attend(old)
         entering.append(context)
-    entering += [state[name] for name in ("vector", "fed") if name in state]
+    more = (state.get(name) for name in ("vector", "fed"))
+    entering += [one for one in more if one is not None]
     new, after = advance_cells(graph, part.net, graph.concat(entering, 1), before)
     following |= dict(zip(("hidden", "cell"), after, strict=False))
     if not part.attends:

@@ -17,6 +17,8 @@ from weft.protocols import InputKind
 from weft.registry import describe_type, fits
 from weft.storage import ESCAPE_SURROGATES, write_text
 from weft.text.audio.log_mel import LogMel
+from weft.text.formats.features import Frontend
+from weft.text.images import Patches
 from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import Policy
@@ -39,7 +41,7 @@ class Reads:
     is_lm: bool = False
     is_mlm: bool = False
     features: int = 0  # width of input vectors
-    audio: dict[str, Any] | None = None  # how recordings become vectors
+    frontend: dict[str, Any] | None = None  # how recordings or images become vectors
     frame: dict[str, Any] = field(default_factory=dict)
     spellings: tuple[dict[str, Any], ...] = ()  # of words, one for each embedder that spells them
     subwords: bool = False  # words come with sub-tokens, pooled as:
@@ -57,7 +59,7 @@ class Reads:
         """Return the traits that engines ask for."""
         return Traits(
             self.input_kind, "", self.is_lm, self.is_mlm, self.is_structured, self.is_bi_encoder,
-            features=self.features, audio=None if self.audio is None else LogMel(**self.audio),
+            features=self.features, frontend=_frontend(self.frontend),
             subwords=self.subwords, frame=self.special_tokens(),
         )  # fmt: skip
 
@@ -73,6 +75,14 @@ class Reads:
             self.full_sentences, segmenter, self.extended_vocab_start, self.special_tokens(),
             self.subwords, self.overlap, self.reads_ids, self.characters,
         )  # fmt: skip
+
+
+def _frontend(saved: Mapping[str, Any] | None) -> Frontend | None:
+    if saved is None:
+        return None
+    if "shape" in saved:
+        return Patches(tuple(saved["shape"]), saved["size"])
+    return LogMel(**saved)
 
 
 def _spelling(saved: Mapping[str, Any]) -> SubtokenEncoder:

@@ -37,9 +37,9 @@ class Pool:
     @classmethod
     def empty(cls, batch: int, width: int) -> "Pool":
         """Return a pool without hypotheses."""
-        numbers = [np.zeros((batch, width), np.int64) for _ in range(3)]
+        time, slot, token = (np.zeros((batch, width), np.int64) for _ in range(3))
         rank = np.full((batch, width), -np.inf, np.float32)
-        return cls(rank, *numbers, np.zeros((batch, width), np.float32))
+        return cls(rank, time, slot, token, np.zeros((batch, width), np.float32))
 
     def merge(self, other: "Pool") -> None:
         """Keep the best of both."""
@@ -191,12 +191,13 @@ def _top(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     return top, index
 
 
-def _norm(length: int, settings: SearchSettings) -> np.float32:
-    """Return the divisor of a log-probability of `length` tokens."""
+def _norm(length: int, settings: SearchSettings) -> np.ndarray:
+    """Return the divisor () of a log-probability of `length` tokens."""
     if settings.length_normalisation == "none":
-        return np.float32(1)
+        return np.array(1, np.float32)
     size = (5 + length) / 6 if settings.length_normalisation == "wu" else length
-    return np.float32(size) ** np.float32(settings.length_penalty)
+    norm: np.ndarray = np.power(np.array(size, np.float32), np.float32(settings.length_penalty))
+    return norm
 
 
 def _is_finished(
