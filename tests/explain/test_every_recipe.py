@@ -29,6 +29,7 @@ NOT_EXPORTED = {
     **dict.fromkeys(["seq2seq-cnn", "seq2seq-copy", "ctc-speech"], _GENERATION),
     **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
     **dict.fromkeys(["coref-bilstm", "coref-bert", "constituency-recursive"], _OF_WORDS),
+    "caption": "convolutions over pixels are not written as a graph",
     **dict.fromkeys(["tree-rnn", "rntn", "tree-lstm"], "steps follow a tree"),
 }
 
