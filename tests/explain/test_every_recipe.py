@@ -24,8 +24,7 @@ _GENERATION = "decoding step by step is not written as a graph"
 _OF_WORDS = "what follows the scores of words is PyTorch code"
 # Recipes that cannot be exported, and why.
 NOT_EXPORTED = {
-    **dict.fromkeys(["nnlm", "rnn-lm", "lstm-lm", "gpt", "masked-bilstm"], _GENERATION),
-    **dict.fromkeys(["elmo-pretrain", "bert-pretrain"], _GENERATION),
+    **dict.fromkeys(["masked-bilstm", "elmo-pretrain", "bert-pretrain"], "reads both sides"),
     **dict.fromkeys(["seq2seq-cnn", "seq2seq-copy", "ctc-speech"], _GENERATION),
     **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
     **dict.fromkeys(["coref-bilstm", "coref-bert", "constituency-recursive"], _OF_WORDS),

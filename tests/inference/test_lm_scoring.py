@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.inference import lm_scoring as module
-from weft.inference.lm_scoring import score_texts, split_windows
+from weft.inference import windows as module
+from weft.inference.lm_scoring import score_texts
+from weft.inference.windows import split_windows
 from weft.model import build_model
 from weft.runtime import select_runtime
 

@@ -266,7 +266,11 @@ class Generator:
 
     @property
     def _neural(self) -> NeuralEngine:
-        assert isinstance(self.engine, NeuralEngine)
+        if not isinstance(self.engine, NeuralEngine):
+            raise UserError(
+                "An exported model cannot generate with other settings than its own. Use "
+                "`weft predict`, or the model that it was made from."
+            )
         return self.engine
 
     def _prompt_batches(

@@ -28,7 +28,8 @@ from weft.explain.targets.masked_word import (
 )
 from weft.explain.targets.target import ScoredTarget, TargetRequest
 from weft.explain.words import Span, own_words, word_spans
-from weft.inference.lm_scoring import lm_head, split_windows
+from weft.inference.lm_scoring import lm_head
+from weft.inference.windows import split_windows
 from weft.model import Model
 from weft.predict.classic import ClassicEngine
 from weft.predict.fill_mask import display_word, lm_layout, masked_rows

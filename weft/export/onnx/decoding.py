@@ -9,6 +9,7 @@ from torch import Tensor
 from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.intent_slots import IntentSlotHead
+from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
@@ -30,6 +31,9 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         check_search(head.search)
         ids = {"bos": head.bos, "eos": head.eos, "forbidden": list(head.constraints.forbidden)}
         return gives | {"kind": "text", **ids, "search": asdict(head.search)}, {}
+    if isinstance(head, LanguageModelHead):
+        windows = {"row_steps": head.row_steps, "new_steps": head.new_steps, "bos": head.bos}
+        return gives | {"kind": "tokens", **windows}, {}
     if isinstance(head, TagHead):
         return gives | {"kind": "tags", "columns": len(head.score)}, crf_tables(head.crfs)
     if isinstance(head, IntentSlotHead):

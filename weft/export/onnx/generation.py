@@ -217,7 +217,9 @@ def _step_transformer(
         k = graph.concat([state[f"keys{i}"], k], 2)  # (B, N, P+1, K)
         v = graph.concat([state[f"values{i}"], v], 2)
         following |= {f"keys{i}": k, f"values{i}": v}
-        x = _add(graph, block, x, attend_heads(graph, block.attention, q, k, v), "attention_norm")
+        x = add_residual(
+            graph, block, x, attend_heads(graph, block.attention, q, k, v), "attention_norm"
+        )
         if block.cross is not None:
             y = graph.run(block.cross_norm, x) if block.norm_first else x
             (weight, bias), *_ = projections(graph, block.cross)
@@ -225,15 +227,17 @@ def _step_transformer(
             keys, values = state[f"cross_keys{i}"], state[f"cross_values{i}"]
             source = Steps(keys.transpose(0, 2, 1, 3), state[LENGTHS])
             context = attend_heads(graph, block.cross, q, keys, values, source.bias)
-            x = _add(graph, block, x, context, "cross_norm")
+            x = add_residual(graph, block, x, context, "cross_norm")
         y = graph.run(block.feed_norm, x) if block.norm_first else x
         inner = graph.run(block.activation, graph.run(block.feed_in, y))
-        x = _add(graph, block, x, graph.run(block.feed_out, inner), "feed_norm")
+        x = add_residual(graph, block, x, graph.run(block.feed_out, inner), "feed_norm")
     features = graph.run(part.norm, x).squeeze(1)  # (B, H)
     return word_logits(graph, part.words, features), following
 
 
-def _add(graph: Graph, block: TransformerDecoderBlock, x: Value, update: Value, norm: str) -> Value:
+def add_residual(
+    graph: Graph, block: TransformerDecoderBlock, x: Value, update: Value, norm: str
+) -> Value:
     """Add to the residual stream, which a post-norm block normalises."""
     added = x + update
     if block.norm_first:
