@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from weft.batch import Padded
-from weft.embed.characters import encode_word
+from weft.embed.spelling import encode_word
 from weft.lab.experiment import Experiment, Means, Table, at
 from weft.lab.training import build, label_loss, minimise
 from weft.model.compositions import Model
