@@ -20,6 +20,7 @@ from weft.batch.inference_rows import InferenceRows
 from weft.decode.cuda_graphs.decode_step import enable_decode_graphs
 from weft.embed.contextual import Contextual, TransformerEmbedder
 from weft.errors import UserError, unknown_name
+from weft.inference.distributions import sentence_distributions
 from weft.inference.forward import (
     MAX_ROWS,
     MAX_TOKENS,
@@ -39,7 +40,6 @@ from weft.model import (
     Traits,
     build_model,
 )
-from weft.predict.distributions import sentence_distributions
 from weft.predict.fill_mask import fill
 from weft.predict.output import EngineInput, EngineOutput, plain_texts
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
@@ -124,7 +124,8 @@ class NeuralEngine(RowEngine[InferenceRows]):
             return self._find_spans(inputs, parts=True)
         rows, count = self.index(inputs), len(inputs)
         coverage, read = row_coverage(rows.rows, count)
-        return EngineOutput(sentence_distributions(self, rows, count), coverage, read=read)
+        scores = sentence_distributions(self.model, rows, self.runtime, count)
+        return EngineOutput(scores, coverage, read=read)
 
     def row_logits(self, rows: InferenceRows) -> np.ndarray:
         return collect_outputs(self.model, rows, self.runtime)

@@ -10,15 +10,16 @@ from weft.tasks.annotation import CharSpan, SentenceDistribution
 if TYPE_CHECKING:
     from weft.batch.indexer import Row
     from weft.batch.inference_rows import InferenceRows
-    from weft.predict.neural import NeuralEngine
+    from weft.model import Model
+    from weft.runtime import Runtime
 
 
 def sentence_distributions(
-    engine: "NeuralEngine", rows: "InferenceRows", count: int
+    model: "Model", rows: "InferenceRows", runtime: "Runtime", count: int
 ) -> list[SentenceDistribution]:
     """Return the probabilities of all labels of the words of each text."""
     parts: list[list[tuple[Row, Any]]] = [[] for _ in range(count)]
-    for row, scores in zip(rows.rows, _distributions(engine, rows), strict=True):
+    for row, scores in zip(rows.rows, _distributions(model, rows, runtime), strict=True):
         if row.read_fraction:  # an empty text has no prediction
             parts[row.text].append((row, scores))
     return [_join(own) for own in parts]
@@ -37,6 +38,6 @@ def _join(parts: "Sequence[tuple[Row, Any]]") -> SentenceDistribution:
     return SentenceDistribution(scores, words, places, parts[0][0].tree)
 
 
-def _distributions(engine: "NeuralEngine", rows: "InferenceRows") -> list[Any]:
+def _distributions(model: "Model", rows: "InferenceRows", runtime: "Runtime") -> list[Any]:
     """Return what the head's output makes of each row, in the order of the rows."""
-    return run_rows(engine.model, rows, engine.runtime, lambda output: output.distributions())
+    return run_rows(model, rows, runtime, lambda output: output.distributions())
