@@ -26,7 +26,8 @@ def export(
         ),
     ],
     int8: Annotated[
-        bool, typer.Option("--int8", help="onnx: store weights in 8 bits, a quarter of the size.")
+        bool,
+        typer.Option("--int8", help="onnx, page: store weights in 8 bits, a quarter of the size."),
     ] = False,
     check: Annotated[
         str, typer.Option(metavar="FILE", help="onnx: also compare the answers to these texts.")
@@ -47,11 +48,13 @@ def export(
         typer.echo(_describe(parity), err=True)
         typer.echo(f"saved in {output}; load it like a model", err=True)
         return
+    if to == "page":
+        if check:
+            raise UserError("--check is for --to onnx. Remove it.")
+        _export_page(model, output, int8, overwrite, golden)
+        return
     if int8 or check:
         raise UserError(f"{'--int8' if int8 else '--check'} is for --to onnx. Remove it.")
-    if to == "page":
-        _export_page(model, output, overwrite, golden)
-        return
     from weft.run.convert import export as exported
 
     made = exported(model, output, overwrite=overwrite)
@@ -60,10 +63,10 @@ def export(
         typer.echo(made.note, err=True)
 
 
-def _export_page(model: Path, output: Path, overwrite: bool, golden: bool) -> None:
+def _export_page(model: Path, output: Path, int8: bool, overwrite: bool, golden: bool) -> None:
     from weft.export.page.export import export_page
 
-    made = export_page(model, output, overwrite=overwrite, golden=golden)
+    made = export_page(model, output, int8=int8, overwrite=overwrite, golden=golden)
     size, own = made.size / 1000, made.model_size / 1000
     typer.echo(
         f"{made.path}: {size:,.0f} kB, of a model of {own:,.0f} kB; open it in a browser", err=True

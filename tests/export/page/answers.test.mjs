@@ -5,8 +5,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 const TOLERANCE = 1e-4;
-const { modules, cases } = JSON.parse(readFileSync(process.env.WEFT_CASES, "utf8"));
+const { modules, runtime, cases } = JSON.parse(readFileSync(process.env.WEFT_CASES, "utf8"));
 const { Predictor } = await import(`${modules}/predictor.js`);
+if (runtime) await import(runtime);
 const { unpack } = await import(`${modules}/files.js`);
 
 function close(ours, theirs, where) {

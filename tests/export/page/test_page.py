@@ -8,10 +8,12 @@ import pytest
 
 import weft
 from tests.fixtures import command, node, tagged_files
+from tests.fixtures.exported import untrained
 from weft.errors import UserError
-from weft.export.page import assemble
+from weft.export.page import assemble, runtime
 from weft.export.page.bundle import bundle
 from weft.export.page.export import export_page
+from weft.export.page.support import check_export
 from weft.predict.generate import generate
 
 HERE = Path(__file__).parent
@@ -104,6 +106,53 @@ def answer_case(name, folder, page):
 def test_answers_are_those_of_python(models, tmp_path):
     cases = [answer_case(name, one, tmp_path / f"{name}.html") for name, one in models.items()]
     node.run_tests(HERE / "answers.test.mjs", {"cases": cases}, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+    """Small networks of every kind of answer that a page gives."""
+    folder = tmp_path_factory.mktemp("networks")
+    words = tagged_files.conllu(folder / "words.conllu", sentences=20)
+    short = {
+        "train__epochs": 1, "train__warmup": 0.0, "encoder__hidden": 11, "encoder__layers": 1,
+        "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
+    }  # fmt: skip
+    return {
+        "BERT": untrained(folder / "bert"),
+        "words of a BERT": untrained(folder / "words", task="tag"),
+        "tagger": train("tagger-bilstm-crf", folder / "tagger", words, **short),
+        "parser": train("parser", folder / "parser", words, **short),
+    }
+
+
+@node.needs_node
+@pytest.mark.skipif(not runtime.cache_folder().is_dir(), reason="onnxruntime-web is not fetched")
+def test_networks_answer_as_in_python(networks, tmp_path):
+    cases = [answer_case(name, one, tmp_path / f"{name}.html") for name, one in networks.items()]
+    script = tmp_path / "runtime.mjs"
+    script.write_text(runtime.read_runtime()[0], "utf-8")
+    found = {"runtime": script.as_uri(), "cases": cases}
+    node.run_tests(HERE / "answers.test.mjs", found, tmp_path)
+
+
+def test_network_without_its_runtime_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"Fetch it once: python -m weft\.export\.page\.runtime"):
+        runtime.read_runtime()
+
+
+def test_runtime_of_another_version_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "other.tgz").write_bytes(b"another package")
+    with pytest.raises(UserError, match="its hash differs"):
+        runtime.fetch_runtime(tmp_path / "other.tgz")
+    assert not runtime.cache_folder().exists()
+
+
+def test_network_that_a_page_cannot_run_is_named(tmp_path):
+    info = {"reads": {"input_kind": "trees"}, "gives": {"kind": "logits"}}
+    with pytest.raises(UserError, match="this model reads trees, and a page does not"):
+        check_export(info, tmp_path)
 
 
 class Page(HTMLParser):

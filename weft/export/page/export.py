@@ -1,13 +1,22 @@
 """`weft export MODEL --to page`: a model folder becomes one HTML file."""
 
-import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft import jsonio
 from weft.errors import UserError
 from weft.export.page.assemble import PageText, assemble, write_page
-from weft.export.page.support import check_config, check_tokenizer, find_tokenizers
+from weft.export.page.runtime import LICENCE, VERSION, read_runtime
+from weft.export.page.support import (
+    check_config,
+    check_export,
+    check_tokenizer,
+    find_tokenizers,
+)
+from weft.export.runtime.metadata import EXPORT_FILE
+from weft.export.write import export_predictor
 from weft.jsonio import JsonObject
 from weft.predict.golden import GOLDEN, input_json, recorded_inputs
 from weft.predict.predictor import Predictor, load, model_folder
@@ -16,14 +25,7 @@ from weft.tokens.word_pattern import word_regex
 MAX_EXAMPLES = 3  # golden texts that the page offers to try
 MAX_EXAMPLE_CHARACTERS = 400
 MAX_LABELS_SHOWN = 6  # in the first line of the page
-OF_CLASSIC = {  # files of each kind of classic model; a pattern may match several
-    "tfidf": ("vocabulary.json", "weights.safetensors"),
-    "tfidf-pair": ("vocabulary.json", "weights.safetensors"),
-    "fasttext": ("weights.safetensors",),
-    "crf": ("columns.json", "cuts.json", "feature-*.safetensors", "tags-*.safetensors"),
-    "ngram": ("weights.safetensors",),
-    "kneser-ney": ("weights.safetensors",),
-}
+LEFT_OUT = ("parity.json",)  # files of an export that a page does not need
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,16 @@ def export_page(
     model: str | Path,
     output: str | Path,
     *,
+    int8: bool = False,
     overwrite: bool = False,
     golden: bool = True,
     trust: Sequence[str] = (),
 ) -> ExportedPage:
     """Write a model as one self-contained HTML file that answers texts offline.
 
-    The model is loaded first, which replays its recorded answers. With `golden` the page holds
-    their texts, replays them again in the browser and offers some to try.
+    The model is exported as `weft export --to onnx` does it, so the recorded answers go through
+    both. With `golden` the page holds their texts, replays them again in the browser and offers
+    some to try.
     """
     place = Path(output)
     if place.is_dir():
@@ -58,11 +62,21 @@ def export_page(
     check_config(predictor.config, folder)
     for settings, where in find_tokenizers(folder):
         check_tokenizer(settings, where)
-    files = _read_files(folder, predictor)
-    if golden:
-        files[GOLDEN] = (folder / GOLDEN).read_bytes()
+    with tempfile.TemporaryDirectory() as temporary:
+        target = Path(temporary) / "export"
+        export_predictor(folder, predictor, target, int8=int8)
+        files = _read_files(target)
+    check_export(jsonio.parse(files[EXPORT_FILE], folder), folder)
+    if not golden:
+        del files[GOLDEN]
     about: JsonObject = {"words": word_regex(), "examples": _examples(folder) if golden else []}
-    page = assemble(_describe(predictor, Path(model)), about, files)
+    modules, licences, runtime = [], {}, {}
+    if "classic" not in predictor.config:
+        script, wasm = read_runtime()
+        modules, runtime = [script], {"ort.wasm": wasm}
+        licences[f"onnxruntime-web {VERSION}"] = LICENCE
+    text = _describe(predictor, Path(model))
+    page = assemble(text, about, {**files, **runtime}, modules, licences)
     write_page(place, page)
     return ExportedPage(place, len(page.encode()), sum(map(len, files.values())))
 
@@ -76,15 +90,10 @@ def _examples(folder: Path) -> list[list[str]]:
     return [one for one in inputs if len("".join(one)) <= MAX_EXAMPLE_CHARACTERS][:MAX_EXAMPLES]
 
 
-def _read_files(folder: Path, predictor: Predictor) -> dict[str, bytes]:
-    """Return the files of a model that its page needs, in the layout of an export folder."""
-    patterns = OF_CLASSIC[predictor.config["classic"]["kind"]]
-    paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
-    settings = {"format": 1, "config": predictor.config, "graphs": {}}
-    return {
-        "export.json": json.dumps(settings, ensure_ascii=False).encode(),
-        **{path.name: path.read_bytes() for path in (folder / "labels.json", *paths)},
-    }
+def _read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of an export that its page needs."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file())
+    return {path.name: path.read_bytes() for path in paths if path.name not in LEFT_OUT}
 
 
 def _describe(predictor: Predictor, model: Path) -> PageText:
@@ -99,6 +108,10 @@ def _describe(predictor: Predictor, model: Path) -> PageText:
         "regress": "Gives a text a number.",
         "pair-score": "Scores how two texts relate.",
         "tag": "Tags every word of a text.",
+        "parse": "Finds the head of every word of a sentence.",
+        "constituency": "Finds the phrases of a sentence.",
+        "span": "Finds the answer to a question in a passage.",
+        "intent-slots": "Finds the intent of a sentence, and its slots.",
         "language": "Measures how expected a text is, and continues it.",
     }
     facts = [(f"{predictor.parameters:,}", "parameters")]
@@ -106,8 +119,8 @@ def _describe(predictor: Predictor, model: Path) -> PageText:
         facts.append((f"{len(labels):,}", "labels"))
     path = model.resolve()
     title = path.parent.name if path.name == "model" else path.name
-    first = "First text" if predictor.pairs else "Text"
+    names = ("First text", "Second text") if predictor.pairs else ("Text", "")
+    if kind == "span":
+        names = ("Question", "Passage")
     temperature = float((predictor.config.get("generate") or {}).get("temperature", 1.0))
-    return PageText(
-        title or "model", ledes.get(kind, ""), facts, input_name=first, temperature=temperature
-    )
+    return PageText(title or "model", ledes.get(kind, ""), facts, *names, temperature=temperature)

@@ -9,6 +9,8 @@ from weft.jsonio import Json, JsonObject
 
 # The names of the tables in js/classic/engine.js and js/tokens/*.js.
 CLASSIC = ("tfidf", "tfidf-pair", "fasttext", "crf", "ngram", "kneser-ney")
+INPUTS = ("text", "words", "pairs")
+ANSWERS = ("logits", "tags", "intent-slots", "numbers", "span", "arcs", "brackets")
 TOKENIZER_PARTS: Mapping[str, tuple[str, ...]] = {
     "normalizer": (
         "NFC", "NFKC", "NFD", "NFKD", "Lowercase", "StripAccents", "Strip", "Replace", "Prepend",
@@ -27,17 +29,31 @@ TOKENIZER_PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_config(config: Mapping[str, Json], folder: Path) -> None:
-    """Raise a UserError for a model that a page cannot run."""
+    """Raise a UserError for a classic model that a page cannot run."""
     classic = config.get("classic")
     kind = classic.get("kind") if isinstance(classic, Mapping) else None
-    if kind is None:
-        raise UserError(
-            f"{folder}: a page runs classic models ({', '.join(CLASSIC)}); this one is a neural "
-            "network. Serve it from Python instead: weft predict."
-        )
-    if kind not in CLASSIC:
+    if kind is not None and kind not in CLASSIC:
         raise UserError(
             f"{folder}: a page cannot run the classic model '{kind}', only {', '.join(CLASSIC)}."
+        )
+
+
+def check_export(info: JsonObject, folder: Path) -> None:
+    """Raise a UserError for a neural model that reads or gives what a page does not know."""
+    reads, gives = info.get("reads"), info.get("gives")
+    if not isinstance(reads, Mapping) or not isinstance(gives, Mapping):
+        return  # classic models have neither
+    reason = ""
+    if reads.get("input_kind") not in INPUTS:
+        reason = f"reads {reads.get('input_kind')}"
+    elif reads.get("extended_vocab_start"):
+        reason = "copies words"
+    elif gives.get("kind") not in ANSWERS:
+        reason = f"gives answers of the kind '{gives.get('kind')}'"
+    if reason:
+        raise UserError(
+            f"{folder}: this model {reason}, and a page does not. Use it from Python: "
+            "weft export --to onnx."
         )
 
 

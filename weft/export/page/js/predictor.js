@@ -3,6 +3,7 @@
 import { classicEngine } from "./classic/engine.js";
 import { generate } from "./decode/generate.js";
 import { decodeText, parseJson } from "./files.js";
+import { neuralEngine } from "./neural/engine.js";
 import { wordSplitter } from "./words.js";
 
 const SPECIALS = ["<pad>", "<unk>", "<bos>", "<cls>", "<sep>", "<mask>"];
@@ -13,11 +14,13 @@ const MAX_GROUPS = 400; // groups of words left out by turns; in a longer text, 
 export class Predictor {
   /** `files` maps names to bytes; `about` is what the page says of the model. */
   static async load(files, about) {
-    const { config } = parseJson(files.get("export.json"));
+    const info = parseJson(files.get("export.json"));
+    const { config } = info;
     const space = files.has("labels.json") ? parseJson(files.get("labels.json")) : {};
     const splitWords = wordSplitter(about.words);
-    if (!config.classic) throw new Error("This page has no runtime for neural networks.");
-    const engine = classicEngine({ config, files, space, splitWords });
+    const engine = config.classic
+      ? classicEngine({ config, files, space, splitWords })
+      : await neuralEngine({ info, files, space, splitWords });
     const model = new Predictor(engine, config, space, about);
     if (files.has("golden.jsonl")) await model.replay(decodeText(files.get("golden.jsonl")));
     return model;

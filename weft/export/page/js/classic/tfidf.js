@@ -2,6 +2,7 @@
 
 import { parseJson, readTensors } from "../files.js";
 import { split, tokenMatches, tokens } from "../pytext.js";
+import { roundHalfEven } from "../truncate.js";
 
 const OVERLAP_STEPS = 20; // features of a full overlap of two texts
 
@@ -156,10 +157,4 @@ function overlap(one, two) {
   return Object.entries(heights).flatMap(([name, height]) =>
     Array.from({ length: roundHalfEven(OVERLAP_STEPS * height) + 1 }, (_, i) => `${name}${i}`),
   );
-}
-
-function roundHalfEven(value) {
-  const down = Math.floor(value);
-  if (value - down !== 0.5) return Math.round(value);
-  return down % 2 ? down + 1 : down;
 }

@@ -12,12 +12,19 @@ export function drawAnswer(answer, text) {
   const { structure } = answer;
   if (!structure) return drawValue(answer, text);
   const { kind, words } = structure;
-  if (kind === "spans") return drawSpans(text, structure.spans, structure.names);
+  if (kind === "spans") return drawLabelled(structure, drawSpans(text, structure.spans));
   if (kind === "answer") return drawSpans(text, structure.spans.map(([a, b]) => [a, b, "answer"]));
   if (kind === "arcs") return drawArcs(words, structure.heads, structure.relations, structure.tags);
   if (kind === "word-numbers") return drawNumbers(words, structure.tags, structure.scores);
   if (structure.tree) return drawTree(structure.tree);
   return drawTags(words, structure.tags, answer.wordProbs);
+}
+
+/** Draw the label of the whole sentence, such as its intent, above the drawing of its words. */
+function drawLabelled({ label, labelScore }, drawn) {
+  if (!label) return drawn;
+  const line = element("p", {}, element("b", {}, label), ` ${percent(labelScore)}`);
+  return element("div", {}, line, drawn);
 }
 
 function drawValue(answer, text) {
@@ -30,10 +37,14 @@ function drawValue(answer, text) {
 /** Return the value of an answer in one line. */
 export function formatValue(value) {
   if (typeof value === "number") return formatNumber(value);
-  if (!Array.isArray(value)) return String(value ?? "none");
+  if (value?.slots) return `${value.intent ?? "none"}; ${formatValue(value.slots)}`;
+  if (!Array.isArray(value)) return String(value ?? "none") || "none";
   if (!value.length) return "none";
   return value
-    .map((one) => (one?.label === undefined ? formatValue(one) : `${one.label}: ${one.text}`))
+    .map((one) => {
+      if (one?.relation !== undefined) return `${one.text}/${one.relation}/${one.head}`;
+      return one?.label === undefined ? formatValue(one) : `${one.label}: ${one.text}`;
+    })
     .join(typeof value[0] === "object" ? "; " : ", ");
 }
 

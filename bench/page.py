@@ -1,0 +1,190 @@
+"""Does a page answer as Python does, without a request or an error?
+
+    python bench/page.py --data $WEFT_DATA
+
+Trains small models of five tasks and more, writes each as a page, opens it in Chromium from the
+disk and compares 200 answers: values equal, scores and probabilities within 1e-4. Printed are the
+size of the page and of the model inside, the seconds until the page is ready and those of an
+answer, the requests that the page made and the errors it logged. With --pictures, screenshots in
+light and dark at 1440 and 390 pixels. It needs Chromium and onnxruntime-web (see
+weft/export/page/runtime.py).
+"""
+
+import gzip
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from chromium import Chromium
+from record import Record, options
+
+import weft
+from weft.export.page.export import export_page
+
+TEXTS, TOLERANCE = 200, 1e-4
+SMALL = {"train.epochs": 2, "train.seed": 1}
+EXTRA = ("", " ", "a", "😀", "naïve café — don’t! 3.14")  # at the end of every list of texts
+# Recipe, training file, column settings, and where the texts come from.
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "classify, BiLSTM": ("bilstm", "classification/trec", {"encoder.hidden": 48}),
+    "classify, TF-IDF": ("tfidf", "classification/trec", {}),
+    "classify, fastText": ("fasttext", "classification/trec", {"classic.buckets": 100_000}),
+    "tag, BiLSTM-CRF": ("tagger-bilstm-crf", "sequence_labelling/wnut17", {"encoder.hidden": 48}),
+    "tag, CRF": ("crf", "sequence_labelling/wnut17", {"classic.iterations": 20}),
+    "parse": ("parser", "parsing/ud_english_ewt", {"encoder.hidden": 48}),
+    "text pairs, ESIM": (
+        "esim",
+        "pairs/sick",
+        {"data.text": "text", "data.text_pair": "text_pair"},
+    ),
+    "answer spans, BiDAF": ("bidaf", "qa/squad_dev_resplit", {}),
+    "language, Kneser-Ney": ("kneser-ney", "lm/tinyshakespeare", {"classic.order": 3}),
+}
+
+
+def read_lines(path: Path) -> list[str]:
+    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open()
+    with opened as file:
+        return file.read().split("\n")
+
+
+def prepare(data: Path, folder: Path, source: str) -> tuple[Path, list[Any]]:
+    """A small training file, and 200 texts or pairs that are not in it."""
+    kind, name = source.split("/")
+    here = data / kind / name
+    if kind == "sequence_labelling":
+        blocks = "\n".join(read_lines(here / "train.conll")).split("\n\n")
+        train = folder / "train.conll"
+        train.write_text("\n\n".join(blocks[:400]) + "\n\n", "utf-8")
+        test = "\n".join(read_lines(here / "test.conll")).split("\n\n")[:TEXTS]
+        words = [[row.split()[0] for row in block.split("\n") if row.strip()] for block in test]
+        return train, [" ".join(own) for own in words]
+    if kind == "parsing":
+        blocks = "\n".join(read_lines(here / "en_ewt-ud-dev.conllu.gz")).split("\n\n")
+        train = folder / "train.conllu"
+        train.write_text("\n\n".join(blocks[:250]) + "\n\n", "utf-8")
+        rows = read_lines(here / "en_ewt-ud-test.conllu.gz")
+        return train, [r[9:] for r in rows if r.startswith("# text = ")][:TEXTS]
+    if kind == "pairs":
+        cells = [row.split("\t") for row in read_lines(here / "train.tsv")[1:] if row]
+        train = folder / "train.tsv"
+        table = ["text\ttext_pair\tlabel", *("\t".join((r[1], r[2], r[4])) for r in cells[:500])]
+        train.write_text("\n".join(table) + "\n", "utf-8")
+        return train, [(r[1], r[2]) for r in cells[500 : 500 + TEXTS]]
+    if kind == "qa":
+        whole = json.loads("\n".join(read_lines(here / "train.json.gz")))
+        train = folder / "train.json"
+        train.write_text(json.dumps({**whole, "data": whole["data"][:2]}), "utf-8")
+        test = json.loads("\n".join(read_lines(here / "test.json.gz")))
+        pairs = [
+            (question["question"], paragraph["context"])
+            for article in test["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+        ]
+        return train, random.Random(3).sample(pairs, TEXTS)
+    if kind == "lm":
+        rows = [row for row in read_lines(here / "input.txt.gz") if row]
+        train = folder / "train.txt"
+        train.write_text("\n".join(rows[:3000]) + "\n", "utf-8")
+        return train, rows[-TEXTS:]
+    rows = read_lines(here / "train.tsv")
+    train = folder / "train.tsv"
+    table = [f"{cells[2]}\t{cells[0]}" for cells in (r.split("\t") for r in rows) if len(cells) > 2]
+    train.write_text("\n".join(["text\tlabel", *table[1:900]]) + "\n", "utf-8")
+    test = read_lines(here / "test.tsv")[1 : TEXTS + 1]
+    return train, [row.split("\t")[-1] for row in test]
+
+
+def agree(ours: Any, theirs: Any) -> bool:
+    """Return True if two values are equal, numbers within the tolerance."""
+    if isinstance(theirs, float):
+        return abs(ours - theirs) <= TOLERANCE * max(1, abs(theirs))
+    if isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(agree, ours, theirs))
+    if isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(agree(ours[k], theirs[k]) for k in theirs)
+    return bool(ours == theirs)
+
+
+def compare(browser: Chromium, page: Path, folder: Path, inputs: list[Any]) -> dict[str, Any]:
+    """Open a page and compare its answers to those of the model."""
+    model = weft.load(folder)
+    browser.requests.clear()
+    browser.errors.clear()
+    ready = browser.open(page)
+    rows = json.dumps([[one] if isinstance(one, str) else list(one) for one in inputs])
+    pick = (
+        "({ value, score, coverage, probs }) => [value, score, coverage, Array.from(probs ?? [])]"
+    )
+    begin = time.perf_counter()
+    ours = browser.run(f"weft.answers({rows}).then((all) => all.map({pick}))")
+    seconds = time.perf_counter() - begin
+    theirs = [[a.value, a.score, a.coverage, list(a.scores)] for a in model(inputs)]
+    theirs = json.loads(json.dumps(theirs))
+    differ = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if not agree(*pair)]
+    return {
+        "texts": len(inputs),
+        "answers_that_differ": len(differ),
+        "first": inputs[differ[0]] if differ else None,
+        "ready_seconds": round(ready, 2),
+        "milliseconds_per_text": round(1000 * seconds / len(inputs), 2),
+        "requests": len(browser.requests),
+        "console_errors": len(browser.errors),
+    }
+
+
+def take_pictures(browser: Chromium, page: Path, name: str, folder: Path) -> None:
+    browser.open(page)
+    browser.run("document.querySelector('.many').open = true")
+    for width in (1440, 390):
+        for dark in (False, True):
+            mode = "dark" if dark else "light"
+            browser.screenshot(folder / f"{name}-{width}-{mode}.png", width, dark)
+
+
+def main() -> None:
+    parser = options(__doc__, repeats=1)
+    parser.add_argument("--data", default=os.environ.get("WEFT_DATA", ""), required=False)
+    parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument("--pictures", type=Path, help="folder for screenshots")
+    arguments = parser.parse_args()
+    record = Record(arguments.record)
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary, Chromium() as browser:
+        for name, (recipe, source, changes) in MODELS.items():
+            if arguments.only not in name:
+                continue
+            folder = Path(temporary) / recipe
+            folder.mkdir()
+            train, inputs = prepare(Path(arguments.data), folder, source)
+            config = weft.recipe(recipe)
+            small = {} if "classic" in config else SMALL
+            weft.train(
+                config.with_values({"data.train": str(train), **small, **changes}, "bench"),
+                folder / "run", quiet=True,
+            )  # fmt: skip
+            if isinstance(inputs[0], str):
+                inputs = [*inputs[: TEXTS - len(EXTRA)], *EXTRA]
+            made = export_page(folder / "run", folder / "model.html")
+            found = compare(browser, made.path, folder / "run", inputs)
+            failed += bool(
+                found["answers_that_differ"] or found["requests"] or found["console_errors"]
+            )
+            record.line(
+                name, recipe=recipe, data=source, **found, page_bytes=made.size,
+                model_bytes=made.model_size,
+            )  # fmt: skip
+            if arguments.pictures:
+                arguments.pictures.mkdir(parents=True, exist_ok=True)
+                take_pictures(browser, made.path, recipe, arguments.pictures)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
