@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -44,6 +45,7 @@ class Browser:
         self.session = attached["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
+        self.call("Performance.enable", timeDomain="threadTicks")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self.ids)
@@ -110,17 +112,28 @@ def open_browser() -> Iterator[Browser]:
             os.close(read_here)
 
 
-def measure(browser: Browser, page: Path, seconds: float, **settings: Any) -> tuple[float, str]:
-    """Return updates per second of the running page, and its accuracy at the end."""
+def measure(
+    browser: Browser, page: Path, seconds: float, **settings: Any
+) -> tuple[float, float, str]:
+    """Return updates per second, updates per CPU second of the page's thread, and accuracy."""
     browser.open(page, **settings)
     browser.evaluate("document.getElementById('run').click()")
     time.sleep(1)  # until the code is compiled
-    count = "[performance.now(), +document.getElementById('updates').textContent.replace(/,/g, '')]"
-    first = browser.evaluate(count)
+    first = _progress(browser)
     time.sleep(seconds)
-    last = browser.evaluate(count)
-    rate = 1000 * (last[1] - first[1]) / (last[0] - first[0])
-    return rate, str(browser.evaluate("document.getElementById('accuracy-now').textContent"))
+    last = _progress(browser)
+    updates, wall, cpu = (b - a for a, b in zip(first, last, strict=True))
+    accuracy = browser.evaluate("document.getElementById('accuracy-now').textContent")
+    return updates / wall, updates / cpu, str(accuracy)
+
+
+def _progress(browser: Browser) -> tuple[float, float, float]:
+    """Return the number of updates, the clock, and the CPU time of the page's thread."""
+    text = "document.getElementById('updates').textContent.replace(/,/g, '')"
+    updates, clock = browser.evaluate(f"[+{text}, performance.now()]")
+    metrics = browser.call("Performance.getMetrics")["metrics"]
+    cpu = next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+    return updates, clock / 1000, cpu
 
 
 def take_pictures(browser: Browser, page: Path, folder: Path, seconds: float) -> None:
@@ -166,14 +179,15 @@ def main() -> None:
                 args.widths.split(","), args.tasks.split(","), MODELS
             ):
                 settings = {"model": model, "task": task, "width": width}
-                found = [
+                runs = [
                     measure(browser, page, args.seconds, **settings) for _ in range(args.repeats)
                 ]
-                rates = sorted(rate for rate, _ in found)
+                wall, cpu = [run[0] for run in runs], [run[1] for run in runs]
                 rec.line(
                     "updates per second in Chromium", **settings, length=10, batch=16,
-                    median=round(rates[len(rates) // 2], 1), lowest=round(rates[0], 1),
-                    highest=round(rates[-1], 1), accuracy=found[-1][1],
+                    median=round(statistics.median(wall), 1), lowest=round(min(wall), 1),
+                    highest=round(max(wall), 1), per_cpu_second=round(statistics.median(cpu), 1),
+                    load=round(os.getloadavg()[0], 1), accuracy=runs[-1][2],
                 )  # fmt: skip
             requests = [
                 event["params"]["request"]["url"]

@@ -14,8 +14,8 @@ import { Adam, evaluate, inspectText, trainStep } from "./training.js";
 
 const $ = (id) => document.getElementById(id);
 const BATCH = 16;
-const FRAME_MILLISECONDS = 24; // of updates between two frames; the rest is left to the page
-const DRAW_MILLISECONDS = 150;
+const FRAME_MILLISECONDS = 40; // of updates between two frames; the rest is left to the page
+const DRAW_MILLISECONDS = 200;
 const TEST_EVERY = 20; // updates
 const MAX_POINTS = 300; // of a curve; longer ones are thinned
 const MAX_LINK_CHARS = 4000;

@@ -364,9 +364,13 @@ export function layerNorm(x, weight, bias) {
   const normal = new Float64Array(x.data.length);
   for (let r = 0; r < x.rows; r++) {
     let mean = 0, variance = 0;
-    for (let d = 0; d < D; d++) mean += x.data[r * D + d] / D;
-    for (let d = 0; d < D; d++) variance += (x.data[r * D + d] - mean) ** 2 / D;
-    inverse[r] = 1 / Math.sqrt(variance + 1e-5);
+    for (let d = 0; d < D; d++) mean += x.data[r * D + d];
+    mean /= D;
+    for (let d = 0; d < D; d++) {
+      const off = x.data[r * D + d] - mean;
+      variance += off * off;
+    }
+    inverse[r] = 1 / Math.sqrt(variance / D + 1e-5);
     for (let d = 0; d < D; d++) {
       const k = r * D + d;
       normal[k] = (x.data[k] - mean) * inverse[r];

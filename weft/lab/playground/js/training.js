@@ -66,7 +66,7 @@ export function inputGradients(inputs, lengths) {
   lengths.forEach((length, b) => {
     for (let t = 0; t < length; t++) {
       let squares = 0;
-      for (let d = 0; d < D; d++) squares += inputs.grad[(t * B + b) * D + d] ** 2;
+      for (const g of inputs.grad.subarray((t * B + b) * D, (t * B + b + 1) * D)) squares += g * g;
       sums[length - 1 - t] += Math.sqrt(squares) * B; // of one text's loss, not of the mean's
       counts[length - 1 - t] += 1;
     }
