@@ -236,3 +236,8 @@ def test_recorded_texts_can_be_left_out(models, tmp_path):
     bare = export_page(models["tfidf"], tmp_path / "bare.html", golden=False).path
     assert 'data-file="golden.jsonl"' in kept
     assert "golden.jsonl" not in re.findall(r'data-file="([^"]+)"', bare.read_text("utf-8"))
+
+
+def test_record_of_the_training_stays_at_home(models, tmp_path):
+    text = export_page(models["tfidf"], tmp_path / "model.html").path.read_text("utf-8")
+    assert "record.json" not in re.findall(r'data-file="([^"]+)"', text)

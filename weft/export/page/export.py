@@ -25,7 +25,7 @@ from weft.tokens.word_pattern import word_regex
 MAX_EXAMPLES = 3  # golden texts that the page offers to try
 MAX_EXAMPLE_CHARACTERS = 400
 MAX_LABELS_SHOWN = 6  # in the first line of the page
-LEFT_OUT = ("parity.json",)  # files of an export that a page does not need
+LEFT_OUT = ("parity.json", "record.json")  # files that a page does not need
 
 
 @dataclass(frozen=True)
