@@ -13,7 +13,7 @@ from weft.errors import UserError
 from weft.export.page import assemble, runtime
 from weft.export.page.bundle import bundle
 from weft.export.page.export import export_page
-from weft.export.page.support import check_export
+from weft.export.page.support import check_config, check_export
 from weft.predict.generate import generate
 
 HERE = Path(__file__).parent
@@ -149,7 +149,12 @@ def test_runtime_of_another_version_is_refused(tmp_path, monkeypatch):
     assert not runtime.cache_folder().exists()
 
 
-def test_network_that_a_page_cannot_run_is_named(tmp_path):
+def test_model_that_a_page_cannot_run_is_named(tmp_path):
+    with pytest.raises(UserError, match="a page has no task 'sentences'; it has classify, "):
+        check_config({"task": {"kind": "sentences"}}, tmp_path)
+    unknown = {"task": {"kind": "classify"}, "classic": {"kind": "mine"}}
+    with pytest.raises(UserError, match="cannot run the classic model 'mine'"):
+        check_config(unknown, tmp_path)
     info = {"reads": {"input_kind": "trees"}, "gives": {"kind": "logits"}}
     with pytest.raises(UserError, match="this model reads trees, and a page does not"):
         check_export(info, tmp_path)

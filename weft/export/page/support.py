@@ -9,6 +9,10 @@ from weft.jsonio import Json, JsonObject
 
 # The names of the tables in js/classic/engine.js and js/tokens/*.js.
 CLASSIC = ("tfidf", "tfidf-pair", "fasttext", "crf", "ngram", "kneser-ney")
+TASKS = (
+    "classify", "regress", "pair-classify", "pair-score", "tag", "intent-slots", "regress-words",
+    "parse", "constituency", "span", "language",
+)  # fmt: skip
 INPUTS = ("text", "words", "pairs")
 ANSWERS = ("logits", "tags", "intent-slots", "numbers", "span", "arcs", "brackets")
 TOKENIZER_PARTS: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +33,14 @@ TOKENIZER_PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_config(config: Mapping[str, Json], folder: Path) -> None:
-    """Raise a UserError for a classic model that a page cannot run."""
+    """Raise a UserError for a task or a classic model that a page cannot run."""
+    task = config.get("task")
+    name = task.get("kind") if isinstance(task, Mapping) else None
+    if name not in TASKS:
+        raise UserError(
+            f"{folder}: a page has no task '{name}'; it has {', '.join(TASKS)}. Use the model from "
+            "Python: weft export --to onnx."
+        )
     classic = config.get("classic")
     kind = classic.get("kind") if isinstance(classic, Mapping) else None
     if kind is not None and kind not in CLASSIC:
