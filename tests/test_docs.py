@@ -230,7 +230,7 @@ def test_options_that_pages_name_exist(build):
     known = set(re.findall(r"--[a-z0-9-]+", build.format_cli()))
     for page in [*pages(), "SECURITY.md"]:
         for line in text_of(page).splitlines():
-            if not re.search(r"\bpip |\bpython ", line):
+            if not re.search(r"\b(pip|python|torchrun) ", line):
                 unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line)) - known
                 assert not unknown, f"{page}: {line}"
 
