@@ -345,10 +345,13 @@ def test_updates_are_captured_if_enough_are_ahead(monkeypatch, missing):
     ahead = cuda_graphs.MIN_UPDATES_TO_CAPTURE - missing
     monkeypatch.setattr(cuda_graphs, "_has_fixed_shapes", lambda model, batches: True)
     monkeypatch.setattr(cuda_graphs, "updates_ahead", lambda batches, settings: ahead)
-    found = cuda_graphs._should_capture(
-        None, Settings(), SimpleNamespace(has_cuda_graphs=True), None
-    )
-    assert found is (missing == 0)
+
+    def should_capture(processes):
+        runtime = SimpleNamespace(has_cuda_graphs=True, world=SimpleNamespace(size=processes))
+        return cuda_graphs._should_capture(None, Settings(), runtime, None)
+
+    assert should_capture(1) is (missing == 0)
+    assert not should_capture(2)
 
 
 # Comparing and tuning

@@ -14,6 +14,7 @@ from weft.annotate.segment import Segmenter, sentence_examples, split_document
 from weft.errors import UserError
 from weft.predict import Predictor
 from weft.tasks.annotation import Annotation
+from weft.tasks.tag_vocabulary import TagSpace
 from weft.text.annotation.frames import Coreference
 from weft.text.example import Example
 
@@ -55,7 +56,8 @@ class LayerModel:
     @property
     def finds_spans(self) -> bool:
         """True for a tagger whose tags mark entities or chunks."""
-        return self.task == "tag" and bool(getattr(self.predictor.space, "scheme", ""))
+        space = self.predictor.space
+        return self.task == "tag" and isinstance(space, TagSpace) and bool(space.scheme)
 
     @property
     def columns(self) -> tuple[str, ...]:

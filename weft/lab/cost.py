@@ -89,7 +89,7 @@ def measure_costs(
     if len(set(lengths)) < 3 or min(lengths) < 1:
         raise UserError(f"--lengths needs three different lengths from 1 on, got {list(lengths)}.")
     if batch < 1 or repeats < 1:
-        raise UserError(f"--batch and --repeats are 1 or more, got {batch} and {repeats}.")
+        raise UserError(f"batch and repeats are 1 or more, got {batch} and {repeats}.")
     runtime = select_runtime(device)
     growths = []
     with use_threads(1):
