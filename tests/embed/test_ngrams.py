@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.batch import Padded
-from weft.embed.ngrams import Ngrams, WordNgrams, fnv1a, ngram_hashes, word_ngrams
+from weft.embed.ngrams import Ngrams, WordNgrams, word_ngrams
+from weft.embed.subwords import fnv1a, ngram_hashes
 from weft.errors import UserError
 
 
