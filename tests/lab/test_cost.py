@@ -20,7 +20,7 @@ from weft.lab.cost import (
     measure_costs,
 )
 from weft.lab.power_law import fit_power_law
-from weft.lab.scaling import Point, fit_laws
+from weft.lab.scaling import Point, fit_laws, measure_scaling
 
 
 def test_a_power_law_is_a_line_through_logarithms():
@@ -122,3 +122,14 @@ def test_weft_lab_scaling_predicts_and_resumes(tmp_path):
     assert (out / "runs" / "3-1" / "point.json").stat().st_mtime_ns == stamp
     wrong = CliRunner().invoke(app, [*call[:3], "cnn", *call[4:]])
     assert "language models" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "needs two lines"), (b"one\n\n", "needs two lines"), (b"\xff\xfe\n", "not UTF-8")],
+)
+def test_scaling_names_a_file_without_text(tmp_path, content, message):
+    path = tmp_path / "texts.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"texts\.txt.*{message}"):
+        measure_scaling("rnn-lm", str(path), tmp_path / "out", sizes=[4, 8, 16])

@@ -105,7 +105,7 @@ def measure_scaling(
         raise UserError(f"--predict {larger} is no larger than the largest size, {max(sizes)}.")
     folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder, "measuring scaling"):
-        lines = [line for line in Path(data).read_text("utf-8").splitlines() if line.strip()]
+        lines = _read_lines(Path(data))
         dev_path = Path(dev) if dev else folder / "dev.txt"
         if not dev:
             cut = max(1, len(lines) // 10)
@@ -134,6 +134,17 @@ def measure_scaling(
     scaling = Scaling(tuple(points), laws, prediction)
     write_text(folder / "scaling.json", json.dumps(to_json(scaling), indent=1) + "\n")
     return scaling
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file that are not blank."""
+    try:
+        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text. Convert it, or give another --data.") from None
+    if len(lines) < 2:
+        raise UserError(f"{path} needs two lines of text at least: one to train on, one for dev.")
+    return lines
 
 
 def fit_laws(points: Sequence[Point]) -> dict[str, PowerLaw]:
