@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from record import Record, options, spread
 from safetensors.torch import load_file
 
@@ -87,15 +88,18 @@ def configure(family: str, files: Mapping[str, str], changes: Mapping[str, Any])
     return config.with_values({**values, **changes}, "bench")
 
 
-def train_rank(config: dict[str, Any], folder: str, rank: int, size: int, port: int) -> None:
+def train_rank(
+    config: dict[str, Any], folder: str, dtype: str, rank: int, size: int, port: int
+) -> None:
     """Train as one of `size` processes."""
+    torch.set_default_dtype(getattr(torch, dtype))
     if size > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
         os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     weft.train(from_sections(config, "bench"), folder, quiet=True, device="cpu", overwrite=True)
 
 
-def train_in(size: int, config: Config, folder: Path) -> None:
+def train_in(size: int, config: Config, folder: Path, dtype: str) -> None:
     """Train in `size` processes, forked from one that has imported torch."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -103,7 +107,9 @@ def train_in(size: int, config: Config, folder: Path) -> None:
     fork = multiprocessing.get_context("forkserver")
     fork.set_forkserver_preload(["weft.run.neural", "torch._dynamo", "torch.distributed.fsdp"])
     jobs = [
-        fork.Process(target=train_rank, args=(config.sections, str(folder), rank, size, port))
+        fork.Process(
+            target=train_rank, args=(config.sections, str(folder), dtype, rank, size, port)
+        )
         for rank in range(size)
     ]
     for job in jobs:
@@ -132,19 +138,19 @@ def equal(record: Record, args: Any) -> None:
         for family in args.families.split(";") if args.families else FAMILIES:
             changes = {"train.epochs": 1, "train.optimiser": args.optimiser}
             config = configure(family, files, changes)
-            train_in(1, config, folder / "probe")
+            train_in(1, config, folder / "probe", args.dtype)
             done = json.loads((folder / "probe/model/record.json").read_text("utf-8"))["updates"]
             config = config.with_values({"train.epochs": -(-args.updates // done)}, "bench")
-            train_in(1, config, folder / "one")
+            train_in(1, config, folder / "one", args.dtype)
             for size in map(int, args.processes.split(",")):
                 for shard in (False, True):
                     given = config.with_values({"train.shard": shard}, "bench")
                     began = time.perf_counter()
-                    train_in(size, given, folder / "many")
+                    train_in(size, given, folder / "many", args.dtype)
                     record.line(
                         "weights of N processes", family=family, recipe=FAMILIES[family][0],
                         processes=size, way="FSDP2" if shard else "DDP", optimiser=args.optimiser,
-                        **difference(folder / "one", folder / "many"),
+                        dtype=args.dtype, **difference(folder / "one", folder / "many"),
                         seconds=round(time.perf_counter() - began, 1),
                     )  # fmt: skip
 
@@ -214,6 +220,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--families", default="", help="separated by semicolons")
     parser.add_argument("--optimiser", default="adamw")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
     args = parser.parse_args()
     os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
     globals()[args.question](Record(args.record), args)
