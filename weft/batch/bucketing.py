@@ -66,8 +66,25 @@ def shuffle_batches(
             yield batches[i]
 
 
-def order_batches(lengths: np.ndarray, *, rows: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of row numbers for prediction, shortest rows first."""
+def order_batches(
+    lengths: np.ndarray, *, rows: int, budget: int, max_padding: float = 1.0, few: int = 1
+) -> Iterator[np.ndarray]:
+    """Yield batches of row numbers for prediction, shortest rows first.
+
+    With `max_padding` below 1, a batch of `few` rows or more takes no row that would make padding a
+    larger fraction of its steps.
+    """
     order = np.argsort(lengths, kind="stable")
     for part in split_batches(lengths[order], rows, budget):
-        yield order[part]
+        batch = order[part]
+        while max_padding < 1 and len(batch) > few:
+            own = lengths[batch]
+            sizes = np.arange(1, len(own) + 1)
+            too_padded = np.cumsum(own) < (1 - max_padding) * own * sizes
+            too_padded[:few] = False
+            if not too_padded.any():
+                break
+            cut = int(too_padded.argmax())
+            yield batch[:cut]
+            batch = batch[cut:]
+        yield batch
