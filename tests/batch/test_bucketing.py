@@ -94,3 +94,13 @@ def test_a_batch_splits_into_its_rows():
     for part in parts:
         assert part.source.data.shape[1] == part.source.lengths.max()
         assert [set(r.tolist()) for r in part.source.rows()] == [{i + 1} for i in part.rows]
+
+
+def test_batches_for_prediction_hold_little_padding():
+    lengths = np.random.default_rng(3).integers(1, 200, 500)
+    batches = list(order_batches(lengths, rows=256, budget=4096, max_padding=0.1, few=4))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+    large = [lengths[batch] for batch in batches if len(batch) > 4]
+    assert all(own.sum() >= 0.9 * own.max() * len(own) for own in large)
+    assert all(own.max() * len(own) <= 4096 for own in large)
+    assert len(batches) < 50
