@@ -9,6 +9,8 @@ saw. LitBank has singletons and no split: 10 folds of the documents by index mod
 is dev. `conll` is the mean F1 of MUC, B³ and CEAF-e. Models of OntoGUM also answer GAP's test part
 (`--gap`): a name is coreferent if a mention that ends with it, or lies in it, is in the chain of
 the pronoun; F1 over all names. A document with an unbalanced bracket keeps its other mentions.
+Data named `litbank+vectors` also read the vectors of `--vectors FILE`, frozen, beside the learned
+rows. `--margins 0,1,2` scores dev with other values of head.link_margin, too, after training.
 """
 
 import csv
@@ -19,6 +21,7 @@ from typing import Any
 
 import trials
 from record import Record
+from tagging import given as add_vectors
 from trials import Job, Parts
 
 import weft
@@ -28,6 +31,7 @@ from weft.text.formats.semantics.coreference import read_documents
 
 NAMES = ("data", "recipe", "variant", "seed")
 METRICS = ("conll", "muc_f1", "b_cubed_f1", "ceaf_e_f1", "lea_f1", "mention_f1")
+DETAILS = [f"{m}_{side}" for m in ("b_cubed", "ceaf_e") for side in ("precision", "recall")]
 FOLDS = 10
 
 
@@ -37,6 +41,7 @@ def read_part(path: Path, limit: int) -> list[Example]:
 
 def load(root: str, name: str, fold: int, limit: int) -> Parts:
     """The parts of a data set; of LitBank, those of a fold."""
+    name = name.partition("+")[0]
     folder = Path(root) / "coreference" / name
     if name != "litbank":
         return {
@@ -61,14 +66,20 @@ def trained(job: Job, folder: Path) -> Job:
     config = trials.configured(job)
     if config["recipe"].get("pretrained"):
         config = with_pretrained(config, job["pretrained"])
+    if job["data"].endswith("+vectors"):
+        path = folder / "tokenizer.json"
+        more = add_vectors(config.sections, job["vectors"], parts, path)
+        config = config.with_values(more, "bench")
     out = weft.train(
         config, folder / "run", splits=trials.splits(parts), quiet=True, device=job["device"]
     )
     found = {
         f"{part}_{name}": round(100 * figures[name].value, 2)
         for part, figures in out.figures.items()
-        for name in METRICS
+        for name in (*METRICS, *DETAILS)
     }
+    if job["margins"]:
+        found |= try_margins(out.predictor, parts["dev"], job["margins"])
     if "test2" in parts:
         found |= score_part(out.predictor, parts["test2"], "test_unseen_genres")
     if job["gap"]:
@@ -77,13 +88,26 @@ def trained(job: Job, folder: Path) -> Job:
     return {**found, "seconds": round(out.record["seconds"], 1)}
 
 
+def try_margins(predictor: Any, examples: list[Example], margins: str) -> Job:
+    """`conll` of some documents with other margins of a link."""
+    head, found = predictor.engine.model.head, {}
+    own = head.link_margin
+    for margin in margins.split(","):
+        head.link_margin = float(margin)
+        name = f"dev_margin_{margin}"
+        found[name] = score_part(predictor, examples, name)[f"{name}_conll"]
+    head.link_margin = own
+    return found
+
+
 def score_part(predictor: Any, examples: list[Example], name: str) -> Job:
     """The scores of some documents."""
     task, space = predictor.task, predictor.space
     metric = task.build_metric(space)
     ours = task.predict_targets(predictor.engine.predict(examples).scores, space)
     metric.add(ours, [task.find_reference(one) for one in examples])
-    return {f"{name}_{key}": round(100 * metric.compute()[key].value, 2) for key in METRICS}
+    values = metric.compute()
+    return {f"{name}_{key}": round(100 * values[key].value, 2) for key in METRICS}
 
 
 def probe_gap(predictor: Any, root: Path, limit: int) -> Job:
@@ -114,16 +138,18 @@ def main() -> None:
     parser.add_argument("--pretrained", default="", help="folder of a checkpoint, for coref-bert")
     parser.add_argument("--folds", type=int, default=FOLDS, help="of LitBank, the first ones")
     parser.add_argument("--gap", action="store_true", help="let models of OntoGUM answer GAP")
+    parser.add_argument("--margins", default="", help="of links, tried on dev")
     parser.add_argument("--limit", type=int, default=0, help="documents of each part")
     asked = trials.asked(parser)
     record = Record(asked.record)
     jobs = []
     for plan in trials.plans(asked, asked.sets.split(",")):
-        folds = plan["data"] == "litbank"
+        folds = plan["data"].startswith("litbank")
         own = {
             "pretrained": asked.pretrained,
             "limit": asked.limit,
-            "gap": asked.gap and plan["data"] == "ontogum",
+            "margins": asked.margins,
+            "gap": asked.gap and plan["data"].startswith("ontogum"),
         }
         plan = {**plan, "seeds": asked.folds} if folds else plan
         jobs += [{**own, **job} for job in trials.seeded(asked, [plan])]

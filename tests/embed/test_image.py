@@ -31,6 +31,19 @@ def test_vectors_equal_convolutions_over_the_image(patch, layers):
             torch.testing.assert_close(found[row * columns + column], expected)
 
 
+@pytest.mark.parametrize(("patch", "layers", "beyond"), [(2, 0, 1), (4, 0, 3), (4, 1, 7)])
+def test_a_vector_sees_as_far_beyond_its_patch_on_each_side(patch, layers, beyond):
+    embedder = ImageEmbedder((32, 32, 1), patch, width=5, layers=layers).eval()
+    for parameter in embedder.parameters():
+        torch.nn.init.uniform_(parameter, 0.1, 0.2)  # no ReLU hides a pixel
+    patches = torch.rand(1, (32 // patch) ** 2, patch**2).requires_grad_()
+    at = (32 // patch) * (16 // patch) + 16 // patch  # the patch that begins at pixel 16, 16
+    embedder(Padded(patches, torch.tensor([patches.shape[1]]))).data[0, at].sum().backward()
+    seen = embedder.frontend.join(patches.grad[0].numpy())[:, :, 0].nonzero()
+    for axis in seen:
+        assert (axis.min(), axis.max()) == (16 - beyond, 16 + patch - 1 + beyond)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({}, "'shape' should be rows"), ({"shape": (8, 8, 3), "patch": 3}, "'patch' should be 2, 4"),

@@ -20,6 +20,7 @@ SMALL = {
     "highway": {},
     "mlp": {"hidden": 3, "window": 3},
     "rnn": {"hidden": 3},
+    "windowed-rnn": {"hidden": 3, "window": 4},
     "transformer": {"hidden": 4, "heads": 2, "layers": 1, "feed_forward": 5},
 }
 HEADS = {"kind": "transformer", "hidden": 6, "heads": 3}

@@ -22,10 +22,10 @@ from weft.text.images import Patches
 class ImageEmbedder(nn.Module, Embedder):
     """Convolutions over the pixels of an image, with a vector for each `patch` × `patch` of them.
 
-    Each convolution of 3 × 3 with stride 2 halves the sides until a patch is one vector; `layers`
-    more follow. Learned vectors of the row and the column are added, so that attention knows where
-    it looks. `shape` is rows, columns and channels of all images; () lets a run read it off its
-    first image.
+    Convolutions of 4 × 4 with stride 2 halve the sides until a patch is one vector; an even kernel
+    keeps the pixels that a vector depends on centred on its patch. `layers` more, of 3 × 3, follow.
+    Learned vectors of the row and the column are added, so that attention knows where it looks.
+    `shape` is rows, columns and channels of all images; () lets a run read it off its first image.
     """
 
     input_kind = "vectors"
@@ -53,7 +53,7 @@ class ImageEmbedder(nn.Module, Embedder):
         strides = [2] * int(math.log2(patch)) + [1] * layers
         sizes = [self.frontend.shape[2]] + [width] * len(strides)
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(before, after, 3, stride, padding=1)
+            nn.Conv2d(before, after, 4 if stride == 2 else 3, stride, padding=1)
             for before, after, stride in zip(sizes[:-1], sizes[1:], strides, strict=True)
         )
         self.row_table, self.column_table = nn.Embedding(rows, width), nn.Embedding(columns, width)

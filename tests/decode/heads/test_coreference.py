@@ -147,6 +147,21 @@ def test_links_make_entities_and_spans_are_unique():
     assert len(drop_repeats(lines, [0.9, 0.5, 0.8, 0.7], True)) == 3
 
 
+def test_a_link_needs_a_score_above_the_margin():
+    head = build(antecedents=5)
+    document = next(head(batch(head)).documents())
+    found = head.find_antecedents(document)
+    best, place = found.scores.masked_fill(~found.real, -math.inf).max(1)
+    for margin in (-100.0, best[1:].median().item() - 1e-4, 100.0):
+        head.link_margin = margin
+        table, _ = head.resolve(document)
+        linked = [i for i in range(1, 6) if best[i] > margin]
+        assert {*table[:, 0].tolist()} >= {i for i in linked if len(table)}
+        entity = dict(table[:, :2].tolist())
+        assert all(entity[i] == entity[found.words[i, place[i]].item()] for i in linked if entity)
+        assert bool(len(table)) == bool(linked)
+
+
 def test_distances_and_marks():
     some = torch.tensor([1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 63, 64, 999])
     assert bucket_distances(some).tolist() == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]

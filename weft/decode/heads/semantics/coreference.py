@@ -166,6 +166,8 @@ class WordCoreferenceHead(nn.Module, Head):
 
     Each word has `antecedents` candidates; `hidden` is the width of the layer that scores pairs,
     `span` of the one that finds spans, and a mention reaches at most `window` words from its head.
+    A word is linked if its best antecedent scores above `link_margin`: higher values mean fewer
+    and surer links.
     Beside the distance, a pair has these features: same word, same speaker, and the genre.
     """
 
@@ -186,13 +188,14 @@ class WordCoreferenceHead(nn.Module, Head):
         span: int = 256,
         window: int = 48,
         dropout: float = 0.3,
+        link_margin: float = 0.0,
     ):
         super().__init__()
         name = f"head '{self.kind}'"
         if not isinstance(outputs, (list, tuple)) or len(outputs) != 2:
             raise UserError(f"The {name} needs the task 'coref'. Set task.kind to 'coref'.")
         check_sizes(name, dropout, antecedents=antecedents, hidden=hidden, span=span, window=window)
-        self.antecedents = antecedents
+        self.antecedents, self.link_margin = antecedents, link_margin
         self.singletons = len(outputs[0][0]) > 1
         self.genres = {genre: number for number, genre in enumerate(outputs[1][0])}
         self.dropout = nn.Dropout(dropout)
@@ -328,7 +331,8 @@ class WordCoreferenceHead(nn.Module, Head):
             return np.zeros((0, WIDTH), np.int64), np.zeros(0)
         found = self.find_antecedents(document)
         scores = found.scores.masked_fill(~found.real, -torch.inf)
-        scores = torch.cat([torch.zeros_like(scores[:, :1]), scores], 1)  # (T, K + 1)
+        none = torch.full_like(scores[:, :1], self.link_margin)
+        scores = torch.cat([none, scores], 1)  # (T, K + 1)
         prob, place = scores.softmax(1).max(1)
         chosen = found.words.gather(1, (place - 1).clamp(min=0)[:, None]).squeeze(1)
         antecedent = torch.where(place > 0, chosen, UNKNOWN).tolist()
