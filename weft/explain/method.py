@@ -35,6 +35,9 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
     if isinstance(engine, ClassicEngine):
         linear = engine.part.is_linear and not predictor.pairs
         return (LINEAR, OCCLUSION) if linear else (OCCLUSION, SHAPLEY)
+    if engine.runtime is None:  # an export, which has answers but no gradients
+        _check_export(predictor)
+        return OCCLUSION, SHAPLEY
     model = cast("NeuralEngine", engine).model
     if generation_task(predictor) == "seq2seq":
         from weft.explain.generation import has_cross_attention
@@ -43,6 +46,16 @@ def methods(predictor: Predictor) -> tuple[str, ...]:
         return (OCCLUSION, INTEGRATED, GRADIENT, *((ATTENTION,) if looks else ()))
     looks = _has_attention(predictor, model)
     return (INTEGRATED, GRADIENT, OCCLUSION, *((ATTENTION,) if looks else ()))
+
+
+def _check_export(predictor: Predictor) -> None:
+    """Raise UserError for an exported model whose answers cannot be explained."""
+    whole_text = not (predictor.pairs or predictor.is_structured)
+    if not whole_text or generation_task(predictor) or target_task(predictor):
+        raise UserError(
+            "Of exported models, only those with an answer about one whole text can be explained: "
+            "a class, classes, a number. Explain the model that this one was made from."
+        )
 
 
 def _has_attention(predictor: Predictor, model: "Model") -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from weft import config as configuration
 from weft import jsonio, registry
 from weft.doctor.drift import Fingerprint
-from weft.errors import UserError, near_miss
+from weft.errors import MissingLibrary, UserError, near_miss
 from weft.predict.confidence import ConfidenceRules
 from weft.predict.golden import (
     GOLDEN,
@@ -295,6 +295,11 @@ def naming_errors(path: Path) -> Iterator[None]:
         raise
     except MemoryError:
         raise UserError(f"{path}: not enough memory for this model.") from None
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        raise MissingLibrary(
+            f"{path}: this model needs {name}, which is not installed: pip install {name}."
+        ) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(

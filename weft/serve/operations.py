@@ -3,17 +3,21 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
-from weft.explain.run import ExplainRun, run_explain
-from weft.predict.generate import Generation, Generator
 from weft.predict.predictor import Predictor
 from weft.tasks.task import Answer
 from weft.text.example import Example
+
+if TYPE_CHECKING:  # both import torch, which exports are served without
+    from weft.explain.run import ExplainRun
+    from weft.predict.generate import Generation, Generator
+
+GENERATING_TASKS = ("language", "seq2seq")
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ class Explain:
     def cost_key(self) -> tuple[str, str]:
         return self.model, "explain"
 
-    def run(self, inputs: Sequence[Any]) -> list[ExplainRun]:
+    def run(self, inputs: Sequence[Any]) -> "list[ExplainRun]":
+        from weft.explain.run import run_explain
+
         return [
             run_explain(
                 self.predictor, [_as_example(one)], method=self.method,
@@ -89,7 +95,7 @@ class Explain:
 class Write:
     """Generated texts, best first for each prompt."""
 
-    generator: Generator = field(hash=False)
+    generator: "Generator" = field(hash=False)
     model: str
     version: int
     settings: SearchSettings
@@ -104,15 +110,19 @@ class Write:
     def cost_key(self) -> tuple[str, str]:
         return self.model, "generate"
 
-    def run(self, inputs: Sequence[Any]) -> list[list[Generation]]:
+    def run(self, inputs: Sequence[Any]) -> "list[list[Generation]]":
         return self.generator.write(inputs, self.settings, prefix=self.prefix)
 
 
-def make_generator(predictor: Predictor) -> Generator | None:
+def make_generator(predictor: Predictor) -> "Generator | None":
     """Return a generator, or None for a model that does not generate."""
+    if predictor.config["task"]["kind"] not in GENERATING_TASKS:
+        return None
     try:
+        from weft.predict.generate import Generator
+
         return Generator(predictor)
-    except UserError:
+    except (UserError, ImportError):  # an export where torch is not installed
         return None
 
 

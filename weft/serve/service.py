@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from weft.doctor.drift import Fingerprint, load_fingerprint
 from weft.errors import UserError, near_miss
+from weft.export.runtime.metadata import is_export
 from weft.loading import load
-from weft.predict.predictor import Predictor, model_folder
+from weft.predict.predictor import Predictor, model_folder, saved_config
 from weft.serve.access_log import AccessLog
 from weft.serve.compute import Compute
 from weft.serve.http_error import HttpError, Overloaded
@@ -85,6 +86,17 @@ def _fingerprint_of(source: ModelSource) -> Fingerprint | None:
     except UserError:
         return None
     return load_fingerprint(folder)
+
+
+def is_network(source: ModelSource) -> bool:
+    """Return True for a model that runs in torch, and for a checkpoint; False for an export."""
+    path = Path(source.folder)
+    if is_export(path):
+        return False
+    try:
+        return "classic" not in saved_config(model_folder(path) / "model.json")
+    except UserError:
+        return True
 
 
 class Service:

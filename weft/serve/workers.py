@@ -1,6 +1,8 @@
 """Several worker processes behind one port, and the supervisor that replaces those that die.
 
 Every worker is a whole server with its models; SO_REUSEPORT lets the kernel spread connections.
+Workers are forked from a process that has imported what they need and runs nothing, so that one
+that died is replaced in the time that its models take to load.
 """
 
 import asyncio
@@ -24,20 +26,21 @@ from weft.errors import UserError
 from weft.machine import available_cpus
 from weft.serve.access_log import AccessLog
 from weft.serve.server import Server, open_socket
-from weft.serve.service import ModelSource, Service
+from weft.serve.service import ModelSource, Service, is_network
 from weft.serve.settings import ServeSettings
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client when it is imported
 MAX_FAILED_STARTS = 3  # workers in a row that died before they were ready
 POLL_SECONDS = 0.2
 KILL_SECONDS = 5.0  # beyond the time to drain
+LOST_STATUS = 255  # of a worker that outlived the process that forked it: nobody waits for it
 
 
 class Worker:
     """A worker process as its supervisor sees it."""
 
     def __init__(self, sources: Sequence[ModelSource], settings: ServeSettings, port: int):
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
         self.messages, theirs = context.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(
             target=run_worker, args=(tuple(sources), settings, port, theirs), daemon=True
@@ -61,6 +64,20 @@ class Worker:
         if self.process.pid is not None and self.process.is_alive():
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
+
+    def stop_lost(self) -> None:
+        """Stop a process that this one can no longer wait for."""
+        if self.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
+
+
+def modules_to_import(sources: Sequence[ModelSource]) -> list[str]:
+    """Return the modules that the models need; torch only for neural networks."""
+    modules = ["weft.serve.server", "weft.predict.classic"]
+    if any(is_network(source) for source in sources):
+        modules.append("weft.predict.neural")
+    return modules
 
 
 class Supervisor:
@@ -86,6 +103,8 @@ class Supervisor:
         os.environ[METRICS_FOLDER] = folder
         threads = max(1, available_cpus() // self._settings.workers)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(modules_to_import(self._sources))
         for number, handler in self._handlers().items():
             signal.signal(number, handler)
         try:
@@ -129,6 +148,8 @@ class Supervisor:
         pid, status = worker.process.pid, worker.process.exitcode
         self._log.write_event("worker died", pid=pid, status=status)
         mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        if status == LOST_STATUS:
+            worker.stop_lost()
         self._failed_starts = 0 if worker.is_ready else self._failed_starts + 1
         if self._failed_starts >= MAX_FAILED_STARTS:
             raise UserError(

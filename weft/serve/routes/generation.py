@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope, Send
 
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
-from weft.predict.generate import Generator, Token
 from weft.serve.connection import connection_of
 from weft.serve.http_error import Disconnected, HttpError, InvalidRequest
 from weft.serve.inputs import estimate_request, read_inputs
@@ -24,6 +23,9 @@ from weft.serve.requests import CompletionsRequest, GenerateRequest
 from weft.serve.responses import RouteTable, json_response, read_request
 from weft.serve.routes.answers import compute, deadline_of
 from weft.serve.service import ServedModel, Service
+
+if TYPE_CHECKING:
+    from weft.predict.generate import Generator, Token
 
 COMPLETION_TOKENS = 16  # without max_tokens, as OpenAI has it
 SETTINGS = (
@@ -37,7 +39,7 @@ class TokenStream:
     """The tokens of one generation as they come; cancelled when the client goes away."""
 
     def __init__(
-        self, request: Request, service: Service, generator: Generator, prompt: Any,
+        self, request: Request, service: Service, generator: "Generator", prompt: Any,
         settings: SearchSettings, prefix: str = "",
     ):  # fmt: skip
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -60,7 +62,7 @@ class TokenStream:
         if self._connection is not None:
             self._connection.on_lost = None
 
-    async def __aiter__(self) -> AsyncGenerator[Token, None]:
+    async def __aiter__(self) -> "AsyncGenerator[Token, None]":
         try:
             while (item := await self._queue.get()) is not None:
                 if isinstance(item, Exception):
@@ -142,7 +144,7 @@ async def _token_events(tokens: TokenStream) -> AsyncGenerator[bytes, None]:
     yield DONE
 
 
-def _find_generator(service: Service, name: str) -> tuple[ServedModel, Generator]:
+def _find_generator(service: Service, name: str) -> "tuple[ServedModel, Generator]":
     model = service.find_model(name)
     if model.generator is None:
         raise InvalidRequest(f"'{model.name}' does not generate texts: use /predict.")
@@ -150,7 +152,7 @@ def _find_generator(service: Service, name: str) -> tuple[ServedModel, Generator
 
 
 def _search_settings(
-    service: Service, generator: Generator, changes: dict[str, Any], count: int
+    service: Service, generator: "Generator", changes: dict[str, Any], count: int
 ) -> SearchSettings:
     """Return the model's settings with these changes, within the limits of the server."""
     limit = service.settings.max_new_tokens
@@ -183,7 +185,7 @@ class CompletionPlan:
     """The checked request of /v1/completions."""
 
     model: ServedModel
-    generator: Generator
+    generator: "Generator"
     prompts: list[str]
     settings: SearchSettings
     stops: tuple[str, ...]
@@ -283,7 +285,7 @@ async def _generate_pieces(
 
 
 async def _cut(
-    tokens: AsyncIterator[Token], index: int, plan: CompletionPlan
+    tokens: "AsyncIterator[Token]", index: int, plan: CompletionPlan
 ) -> AsyncGenerator[Piece, None]:
     """Yield the text of a choice up to a stop sequence, which is left out."""
     held = ""  # text that may be the beginning of a stop sequence
