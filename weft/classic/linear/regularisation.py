@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft.classic.linear.lone_columns import merge_lone_columns
 from weft.classic.linear.sklearn_fit import NEVER, Weights, fit_classes, fit_number, fit_sets
 from weft.errors import unknown_name
 from weft.metrics.value import lower_is_better
@@ -72,7 +73,7 @@ def fit_for(
     one that is fitted.
     """
     if isinstance(space, LabelScale):
-        return fit_number
+        return _with_merged_columns(fit_number)
     way = balance.kind if balance else "none"
     assert way != "focal", "refused before"
     balanced = way == "weights"
@@ -91,7 +92,23 @@ def fit_for(
         assert isinstance(space.size, int), "the labels of texts are counted"
         return fit_classes(classifier, rows, targets, space.size, *how)
 
-    return fit
+    return fit if classifier == "bayes" else _with_merged_columns(fit)
+
+
+def _with_merged_columns(fit: Fit) -> Fit:
+    """Fit on merged columns; every model here but naive Bayes has an L2 penalty."""
+
+    def fit_merged(
+        rows: Rows, targets: np.ndarray, strengths: Sequence[float], row_weights: RowWeights = None
+    ) -> Iterator[Weights]:
+        merged = None if isinstance(rows, np.ndarray) else merge_lone_columns(rows)
+        if merged is None:
+            yield from fit(rows, targets, strengths, row_weights)
+        else:
+            for weights in fit(merged.rows, targets, strengths, row_weights):
+                yield merged.restore(weights)
+
+    return fit_merged
 
 
 def choose(
