@@ -6,6 +6,8 @@ import re
 import pytest
 
 from tests.fixtures.command import command, fails, ok
+from tests.fixtures.processes import FORK_SERVER
+from weft.annotate import pipeline as batches
 from weft.annotate.brat import safe_name
 from weft.text.formats.conllu import read_conllu
 from weft.text.formats.conllu_offsets import locate_words
@@ -178,3 +180,31 @@ def test_bad_rows_can_be_skipped_and_are_counted(models, shared):
     assert len(done.lines) == 1
     assert "1 " in done.err
     assert "broken.jsonl:2" in done.err
+
+
+def annotate_by_small_batches(*arguments):
+    batches.MAX_BATCH_CHARACTERS = 10
+    ok("annotate", *arguments)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "brat"])
+def test_a_killed_annotation_leaves_no_half_of_its_output(ending, models, shared, tmp_path):
+    (tmp_path / "long.txt").write_text("The bee sees the ant.\n" * 3000, "utf-8")
+    run = ("--models", models["sentences"], "--lines")
+    for name in ("killed", "whole"):
+        ok("annotate", *run, shared / "text.txt", "-o", tmp_path / f"{name}.{ending}")
+    out = tmp_path / f"killed.{ending}"
+    arguments = (*run, tmp_path / "long.txt", "-o", out)
+    process = FORK_SERVER.Process(target=annotate_by_small_batches, args=arguments)
+    process.start()
+    while process.is_alive() and not [*tmp_path.rglob(".*.part")]:
+        process.join(0.005)
+    process.kill()
+    process.join(60)
+    assert process.exitcode == -9
+    read = {"jsonl": lambda path: path.read_text("utf-8"), "brat": lambda path: {
+        one.name: one.read_text("utf-8") for one in path.iterdir() if one.is_file()
+    }}[ending]  # fmt: skip
+    assert read(out) == read(tmp_path / f"whole.{ending}")
+    ok("annotate", *run, shared / "text.txt", "-o", out)
+    assert read(out) == read(tmp_path / f"whole.{ending}")

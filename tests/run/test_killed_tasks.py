@@ -1,4 +1,4 @@
-"""Kill -9 and resume for documents, recordings and sentences; and what can be wrong in them."""
+"""Kill -9 and resume for documents, recordings, images and sentences; bad recordings and files."""
 
 import json
 import re
@@ -16,7 +16,10 @@ from tests.fixtures.weights import digest
 from weft import config
 from weft.text.audio.wav import write_wav
 
-TASKS = {"coref-bilstm": "coref", "ctc-speech": "seq2seq", "sentence-splitter": "sentences"}
+TASKS = {
+    "coref-bilstm": "coref", "ctc-speech": "seq2seq", "caption": "seq2seq",
+    "sentence-splitter": "sentences",
+}  # fmt: skip
 
 
 def train_to_the_end(name: str, data: str, folder: str) -> None:
