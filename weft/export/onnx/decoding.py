@@ -8,6 +8,7 @@ from torch import Tensor
 
 from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.crf import CRF
+from weft.decode.heads.ctc.head import CTCHead
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead
@@ -38,6 +39,8 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         return gives | {"kind": "tags", "columns": len(head.score)}, crf_tables(head.crfs)
     if isinstance(head, IntentSlotHead):
         return gives | {"kind": "intent-slots", "sentence_columns": 1}, crf_tables(head.crfs)
+    if isinstance(head, CTCHead):
+        return gives | {"kind": "ctc", "unwritten": head.unwritten, "beams": head.num_beams}, {}
     if isinstance(head, NumberHead):
         return gives | {"kind": "numbers"}, {}
     if isinstance(head, DependencyHead):

@@ -3,6 +3,7 @@
 from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.biaffine import Biaffine
 from weft.decode.heads.classify import LinearHead, LogisticHead, MLPHead, PassThroughHead
+from weft.decode.heads.ctc.head import CTCHead
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead
 from weft.decode.heads.tag import CRFHead, TagHead
@@ -35,6 +36,11 @@ def tags(graph: Graph, part: TagHead, states: Steps) -> Outputs:
         f"logits_{k}": (graph.run(score, states.data), ("B", "T", "C"))
         for k, score in enumerate(part.score)
     }
+
+
+@emits(CTCHead)
+def ctc(graph: Graph, part: CTCHead, states: Steps) -> Outputs:
+    return {"logits": (graph.run(part.score, states.data), ("B", "T", "V"))}
 
 
 @emits(NumberHead)

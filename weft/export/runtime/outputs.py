@@ -72,6 +72,26 @@ def decode_numbers(
     ]
 
 
+@decodes("ctc")
+def decode_paths(
+    outputs: Arrays, lengths: np.ndarray, tables: Arrays, gives: Mapping[str, Any]
+) -> list[Any]:
+    """Return per row the ids (L, 1) of the text with the most probable paths, and probabilities."""
+    from weft.decode.heads.ctc.search import best_path, prefix_beam_search, score_tokens
+
+    logits = outputs["logits"].copy()
+    logits[:, :, gives["unwritten"]] = -np.inf
+    rows = []
+    for row, length in zip(logits, lengths.tolist(), strict=True):
+        log_probs = row[:length] - logsumexp(row[:length], 1)[:, None]
+        if gives["beams"] == 1:
+            ids = best_path(log_probs)
+        else:
+            ids = prefix_beam_search(log_probs, gives["beams"])[0][0]
+        rows.append(score_tokens(log_probs, ids))
+    return rows
+
+
 @decodes("span")
 def decode_spans(
     outputs: Arrays, lengths: np.ndarray, tables: Arrays, gives: Mapping[str, Any]

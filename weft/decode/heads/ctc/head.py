@@ -17,10 +17,10 @@ from weft.batch import Padded
 from weft.decode.heads.ctc.search import (
     BLANK,
     TokenLM,
-    align,
     best_path,
     min_steps,
     prefix_beam_search,
+    score_tokens,
 )
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
@@ -65,7 +65,7 @@ class CTCOutput:
 
     def decode(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the ids (L, 1) of each row's text, and their probabilities (L, 1)."""
-        return [self._with_probs(row, self.head.search(row)) for row in self.rows()]
+        return [score_tokens(row, self.head.search(row)) for row in self.rows()]
 
     def rows(self) -> list[np.ndarray]:
         """Return the log-probabilities (T, V) of each row, without tokens that stand in no text."""
@@ -73,16 +73,6 @@ class CTCOutput:
         table[:, :, self.head.unwritten] = -torch.inf
         whole = table.log_softmax(-1).cpu().numpy()
         return [row[:n] for row, n in zip(whole, self.logits.lengths.tolist(), strict=True)]
-
-    def _with_probs(self, row: np.ndarray, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids with the largest probability of each token where it is aligned."""
-        if not ids:
-            # One probability and no id: that every step is blank.
-            silent = np.exp(row[:, BLANK].sum(keepdims=True))
-            return np.zeros((0, 1), np.int64), silent[:, None].astype(np.float64)
-        spans = align(row, ids)
-        probs = [np.exp(row[a : b + 1, v].max()) for v, (a, b) in zip(ids, spans, strict=True)]
-        return np.array(ids, np.int64)[:, None], np.array(probs, np.float64)[:, None]
 
 
 @register("head", "ctc")

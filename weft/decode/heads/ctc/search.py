@@ -145,6 +145,19 @@ def align(log_probs: np.ndarray, ids: Sequence[int]) -> list[tuple[int, int]]:
     return [spans[k] for k in sorted(spans)]
 
 
+def score_tokens(log_probs: np.ndarray, ids: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids (L, 1) of a text, and the largest probability of each where it is aligned.
+
+    An empty text has one probability: that every step is blank.
+    """
+    if not ids:
+        silent = np.exp(log_probs[:, BLANK].sum(keepdims=True))
+        return np.zeros((0, 1), np.int64), silent[:, None].astype(np.float64)
+    spans = align(log_probs, ids)
+    probs = [np.exp(log_probs[a : b + 1, v].max()) for v, (a, b) in zip(ids, spans, strict=True)]
+    return np.array(ids, np.int64)[:, None], np.array(probs, np.float64)[:, None]
+
+
 def min_steps(ids: Sequence[int]) -> int:
     """Return the fewest steps that can hold a text: its tokens, and a blank between repeats."""
     return len(ids) + sum(a == b for a, b in pairwise(ids))
