@@ -22,6 +22,12 @@ from weft.report.pages.explain import render
 from weft.text.example import Example
 
 TEXTS_OF_SENTENCES = [text for text in TEXTS if len(text) < 40]  # trees are over whole sentences
+# A word, nothing, words that were never seen, right and left branches, three children, deep.
+TREES = [
+    "(4 (2 (2 the) (2 film)) (4 (2 was) (4 good)))", "(2 film)", "", "(3 (0 zork) (4 😀))",
+    "(2 (2 (2 (2 the) (2 plot)) (2 was)) (0 bad))", "(2 (2 the) (2 old) (2 cast))",
+    "(2 (2 the) " * 40 + "(4 good)" + ")" * 40,
+]  # fmt: skip
 _GENERATION = "decoding step by step is not written as a graph"
 _OF_WORDS = "what follows the scores of words is PyTorch code"
 # Recipes that cannot be exported, and why.
@@ -30,7 +36,6 @@ NOT_EXPORTED = {
     **dict.fromkeys(["seq2seq-cnn", "seq2seq-copy"], _GENERATION),
     **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
     **dict.fromkeys(["coref-bilstm", "coref-bert", "constituency-recursive"], _OF_WORDS),
-    **dict.fromkeys(["tree-rnn", "rntn", "tree-lstm"], "steps follow a tree"),
 }
 
 
@@ -89,6 +94,8 @@ def test_an_export_answers_like_its_model(trained, tmp_path):
     texts = TEXTS_OF_SENTENCES if whole else TEXTS
     if predictor.engine.input_kind == "vectors":
         texts = _vector_inputs(example)
+    elif predictor.engine.input_kind == "trees":
+        texts = TREES
     elif predictor.task.record:
         texts = ["food[pie]", "name[Zork Inn], food[tea]", "name[x]"]
     texts = list(zip(texts, texts[::-1], strict=True)) if predictor.pairs else texts

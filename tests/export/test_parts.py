@@ -1,5 +1,7 @@
 """Nodes of parts against PyTorch: every cell, activation, mask and score, at ragged lengths."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,11 +11,14 @@ from torch import nn
 from weft import registry
 from weft.attend.settings import Attention
 from weft.batch import Padded
+from weft.batch.indexer import Row
 from weft.embed.position import LearnedPositions, SinusoidalPositions
 from weft.encode.rnn import FORMULA_CELLS, FUSED_CELLS
+from weft.encode.tree import BINARY
 from weft.errors import UserError
 from weft.export.onnx import Graph, Steps
 from weft.export.onnx.graph import FLOAT, INT, quantise_rows
+from weft.export.runtime.trees import tree_feeds
 
 LENGTHS = (5, 1, 3)
 WIDTH = 7
@@ -25,7 +30,7 @@ def batch(width=WIDTH, lengths=LENGTHS, seed=3):
     return Padded(data, torch.tensor(lengths)).with_data(data)
 
 
-def run_graph(part, x, **options):
+def run_graph(part, x, feeds=None, **options):
     """The output of a part's nodes for a batch."""
     graph = Graph()
     inputs = Steps(
@@ -38,7 +43,7 @@ def run_graph(part, x, **options):
     else:  # of a pool
         graph.add_output("y", out[0], "B", "H")
     session = onnxruntime.InferenceSession(graph.to_model({}).SerializeToString())
-    return session.run(["y"], {"x": x.data.numpy(), "n": x.lengths.numpy()})[0]
+    return session.run(["y"], {"x": x.data.numpy(), "n": x.lengths.numpy(), **(feeds or {})})[0]
 
 
 def check_encoder(encoder, **sizes):
@@ -78,6 +83,46 @@ def test_recurrent_cells(cell, bidirectional):
 )
 def test_encoders(options):
     check_encoder(registry.build("encoder", options, input_size=WIDTH))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "tree-rnn", "hidden": 5},
+        {"kind": "rntn"},
+        {"kind": "tree-lstm", "hidden": 5},
+        {"kind": "tree-lstm", "hidden": 5, "children": "sum", "words": "all"},
+        {"kind": "tree-lstm", "hidden": 5, "arity": 3, "words": "all"},
+        {"kind": "tree-lstm", "hidden": 5, "children": "sum"},
+    ],
+    ids=str,
+)
+def test_tree_encoders(options):
+    torch.manual_seed(1)
+    encoder = registry.build("encoder", options, input_size=WIDTH).eval()
+    parents = [[2, 2, 4, 4, -1], [-1], [2, 2, -1]]
+    arity = BINARY if "children" not in options else 0
+    if options.get("arity") == 3:
+        parents[0], arity = [3, 3, 3, 4, -1], 3
+    x = batch()
+    rows = [
+        Row(i, np.zeros(len(own), np.int32), (), 1.0, None, parents=np.array(own))
+        for i, own in enumerate(parents)
+    ]
+    above = torch.full(x.data.shape[:2], -1)
+    for row, own in zip(above, parents, strict=True):
+        row[: len(own)] = torch.tensor(own)
+    with torch.no_grad():
+        expected = encoder(replace(x, parents=above))
+    feeds = tree_feeds(rows, x.data.shape[1], arity)
+    np.testing.assert_allclose(run_graph(encoder, x, feeds), expected.data.numpy(), atol=1e-5)
+
+
+def test_a_tree_with_too_many_children_is_refused():
+    row = Row(0, np.zeros(4, np.int32), (), 1.0, None, parents=np.array([3, 3, 3, -1]))
+    with pytest.raises(UserError, match="3 children, but this model reads at most 2"):
+        tree_feeds([row], 4, 2)
+    assert tree_feeds([row], 4, 0)["tree_children"].tolist() == [[[0, 1, 2]]]
 
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "bilinear", "additive"])
@@ -122,8 +167,8 @@ def test_a_part_without_nodes_is_named():
 
     with pytest.raises(UserError, match=r"Mine has no ONNX nodes.*weft.export.onnx.emits"):
         Graph().run(Mine())
-    with pytest.raises(UserError, match="The encoder 'tree-rnn' has no ONNX nodes"):
-        Graph().run(registry.build("encoder", {"kind": "tree-rnn"}, input_size=3))
+    with pytest.raises(UserError, match="The task 'classify' has no ONNX nodes"):
+        Graph().run(registry.build("task", {"kind": "classify"}))
 
 
 def test_equal_weights_are_stored_once():

@@ -111,6 +111,26 @@ def parents_from_heads(heads: Sequence[int], where: str = "heads") -> np.ndarray
     return numbers - 1
 
 
+def node_heights(parents: np.ndarray, rows: np.ndarray, where: str) -> np.ndarray:
+    """The longest way from each node down to a leaf."""
+    heights = np.full(len(parents), -1, dtype=np.int64)
+    waiting = np.bincount(parents[parents >= 0], minlength=len(parents))
+    ready, height = np.flatnonzero(waiting == 0), 0
+    while len(ready):
+        heights[ready] = height
+        up = parents[ready]
+        up = up[up >= 0]
+        np.subtract.at(waiting, up, 1)
+        ready, height = np.unique(up[waiting[up] == 0]), height + 1
+    caught = np.flatnonzero(heights < 0)
+    if len(caught):
+        raise UserError(
+            f"{where}: the nodes of tree {rows[caught[0]] + 1} in the batch hang in a circle. "
+            "Every node needs a way up to a root."
+        )
+    return heights
+
+
 def binarise(tree: Tree) -> Tree:
     """The tree with two children at every inner node, for networks that compose pairs.
 

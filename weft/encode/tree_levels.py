@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from weft.batch import Padded
+from weft.batch.trees import node_heights
 from weft.errors import UserError
 
 
@@ -53,7 +54,7 @@ class Levels:
 def plan_levels(x: Padded, where: str, arity: int = 0) -> Levels:
     """The levels of a batch; with `arity`, each inner node has so many places, filled in order."""
     rows, parents, order = _real_nodes(x, where)
-    heights = _node_heights(parents, rows, where)
+    heights = node_heights(parents, rows, where)
     by_height = np.argsort(heights, kind="stable")
     rank = np.empty_like(by_height)
     rank[by_height] = np.arange(len(rank))
@@ -121,23 +122,3 @@ def _real_nodes(x: Padded, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
         )
     first = np.cumsum(lengths) - lengths
     return rows, np.where(parent < 0, -1, first[rows] + parent), order
-
-
-def _node_heights(parents: np.ndarray, rows: np.ndarray, where: str) -> np.ndarray:
-    """The longest way from each node down to a leaf."""
-    heights = np.full(len(parents), -1, dtype=np.int64)
-    waiting = np.bincount(parents[parents >= 0], minlength=len(parents))
-    ready, height = np.flatnonzero(waiting == 0), 0
-    while len(ready):
-        heights[ready] = height
-        up = parents[ready]
-        up = up[up >= 0]
-        np.subtract.at(waiting, up, 1)
-        ready, height = np.unique(up[waiting[up] == 0]), height + 1
-    caught = np.flatnonzero(heights < 0)
-    if len(caught):
-        raise UserError(
-            f"{where}: the nodes of tree {rows[caught[0]] + 1} in the batch hang in a circle. "
-            "Every node needs a way up to a root."
-        )
-    return heights

@@ -180,6 +180,7 @@ def describe_reads(engine: "NeuralEngine") -> Reads:
     """Return how the texts of a model become rows, and rows the inputs of its graph."""
     from weft.embed.contextual import Contextual
     from weft.export.onnx.model import spelling_of
+    from weft.export.onnx.trees import tree_arity
 
     model, index = engine.model, engine.indexer
     traits, embedders = model.traits, model.embedder_parts
@@ -204,6 +205,7 @@ def describe_reads(engine: "NeuralEngine") -> Reads:
         full_sentences=index.full_sentences,
         extended_vocab_start=index.extended_vocab_start,
         reads_ids=index.reads_ids,
+        arity=tree_arity(model) if traits.input_kind == "trees" else 0,
     )
 
 

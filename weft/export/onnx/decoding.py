@@ -15,6 +15,7 @@ from weft.decode.heads.parse import ConstituencyHead, DependencyHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
+from weft.decode.heads.tree_nodes import TreeNodeHead
 from weft.decode.heads.word_numbers import NumberHead
 from weft.export.onnx.generation import check_search
 from weft.model import EncoderModel, Model
@@ -41,6 +42,8 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         return gives | {"kind": "intent-slots", "sentence_columns": 1}, crf_tables(head.crfs)
     if isinstance(head, CTCHead):
         return gives | {"kind": "ctc", "unwritten": head.unwritten, "beams": head.num_beams}, {}
+    if isinstance(head, TreeNodeHead):
+        return gives | {"kind": "nodes"}, {}
     if isinstance(head, NumberHead):
         return gives | {"kind": "numbers"}, {}
     if isinstance(head, DependencyHead):

@@ -7,6 +7,7 @@ from weft.decode.heads.ctc.head import CTCHead
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead
 from weft.decode.heads.tag import CRFHead, TagHead
+from weft.decode.heads.tree_nodes import TreeNodeHead
 from weft.decode.heads.word_numbers import NumberHead
 from weft.export.onnx.graph import Graph, Steps, Value, emits
 
@@ -38,9 +39,9 @@ def tags(graph: Graph, part: TagHead, states: Steps) -> Outputs:
     }
 
 
-@emits(CTCHead)
-def ctc(graph: Graph, part: CTCHead, states: Steps) -> Outputs:
-    return {"logits": (graph.run(part.score, states.data), ("B", "T", "V"))}
+@emits(CTCHead, TreeNodeHead)
+def each_step(graph: Graph, part: CTCHead | TreeNodeHead, states: Steps) -> Outputs:
+    return {"logits": (graph.run(part.score, states.data), ("B", "T", "C"))}
 
 
 @emits(NumberHead)

@@ -278,7 +278,9 @@ class OnnxEngine(RowEngine[RowBatches]):
         leading = self.info.gives["leading"]  # [CLS] has a state but no offsets
         for chosen, outputs in self._run(rows, ["states"]):
             for i, states in zip(chosen.tolist(), outputs["states"], strict=True):
-                vectors[i] = states[leading : leading + len(rows.rows[i].ids)]
+                row = rows.rows[i]
+                kept = states[leading : leading + len(row.ids)]
+                vectors[i] = kept if row.parents is None else kept[row.ids > 0]
         spans = [row.spans for row in rows.rows if row.spans is not None]
         return np.concatenate(vectors), np.concatenate(spans)
 

@@ -13,6 +13,7 @@ from weft.batch.bucketing import order_batches
 from weft.batch.indexer import Row
 from weft.batch.ragged import pad
 from weft.export.runtime.metadata import Reads
+from weft.export.runtime.trees import tree_feeds
 
 MAX_ROWS, MAX_STEPS = 256, 4096  # of a batch: a larger one leaves the cache of a CPU
 # A graph computes the padding, too. Of a thousand texts of 1 to 256 tokens, MiniLM needs a third of
@@ -69,6 +70,8 @@ def _side_feeds(
     lengths = np.array([len(one) for one in ids], np.int64)
     padded = pad(ids, lengths)
     feeds = {f"lengths{side}": lengths, "vectors" if reads.features else f"ids{side}": padded}
+    if reads.input_kind == "trees":
+        feeds |= tree_feeds(rows, padded.shape[1], reads.arity)
     kinds = len(rows[0].subtokens) if rows else 0
     for kind in range(kinds):
         words = [row.subtokens[kind][part] for row, part in zip(rows, parts, strict=True)]

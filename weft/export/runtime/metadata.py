@@ -54,6 +54,7 @@ class Reads:
     full_sentences: bool = False
     extended_vocab_start: int = 0
     reads_ids: bool = True
+    arity: int = 0  # most children of a node of a tree; 0: any number
 
     def traits(self) -> Traits:
         """Return the traits that engines ask for."""

@@ -72,6 +72,16 @@ def decode_numbers(
     ]
 
 
+@decodes("nodes")
+def decode_nodes(
+    outputs: Arrays, lengths: np.ndarray, tables: Arrays, gives: Mapping[str, Any]
+) -> list[Any]:
+    """Return per row the best label (T, 1) of every node, and probabilities of labels (T, C)."""
+    probs = softmax(outputs["logits"])
+    rows = zip(probs, lengths.tolist(), strict=True)
+    return [(row[:length].argmax(1)[:, None], row[:length]) for row, length in rows]
+
+
 @decodes("ctc")
 def decode_paths(
     outputs: Arrays, lengths: np.ndarray, tables: Arrays, gives: Mapping[str, Any]
