@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from weft.tasks.task import Answer, Loss
     from weft.text.class_balance import Balance
     from weft.text.example import Example, Label, SkipCounter
+    from weft.text.formats.dialogue.entities import EntityDatabase
     from weft.text.formats.features import Frontend
     from weft.text.label_tree import LabelTree
     from weft.tokens.special_tokens import SpecialTokens
@@ -484,6 +485,7 @@ class LabelSpace:
     tokenizer: "Tokenizer | None" = None  # of answers that are texts
     shared: bool = False  # inputs are read by the same tokenizer
     slots: tuple[str, ...] = ()  # of the records that inputs are
+    database: "EntityDatabase | None" = None  # by which responses are delexicalised
 
     @property
     def size(self) -> OutputSize:

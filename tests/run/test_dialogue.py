@@ -18,12 +18,11 @@ from weft.metrics.generation.dialogue import Distinct, ResponseRecall, StateAccu
 from weft.predict.generate import Generator
 from weft.run.split import group_key
 from weft.text.example import SkipCounter
-from weft.text.formats.dialogue import (
+from weft.text.formats.dialogue.turns import is_dialogue_file, read_dialogues
+from weft.text.formats.dialogue.views import (
     format_state,
-    is_dialogue_file,
     parse_state,
     read_dialogue_examples,
-    read_dialogues,
     replace_state,
 )
 from weft.text.formats.recognise import recognise
@@ -155,7 +154,9 @@ def test_updates_read_the_state_before_and_the_turns_since(tmp_path):
     assert second.text == "[state] food = thai [system] Where ? [user] north"
     assert second.label == "area = north ; food = thai"
     asked = list(read_dialogue_examples(tmp_path / "a.jsonl", "update", labelled=False))
-    assert [one.label for one in asked] == [None, "food = thai", "area = north ; food = thai"]
+    labels = [None, "area = none ; food = thai", "area = north ; food = thai"]
+    assert [one.label for one in asked] == labels  # of each slot of the file
+    assert parse_state(labels[1]) == {"food": "thai"}
     assert replace_state(second.text, "none") == "[state] none [system] Where ? [user] north"
 
 

@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,9 @@ from weft.errors import UserError, escape_control, unknown_name
 if TYPE_CHECKING:
     from weft.decode.search.settings import SearchSettings
     from weft.predict.generate import Generator, Token
-    from weft.text.formats.dialogue import Turn
+    from weft.predict.predictor import Predictor
+    from weft.text.formats.dialogue.entities import EntityDatabase, SlotFiller
+    from weft.text.formats.dialogue.turns import State, Turn
 
 MAX_CHARACTERS = 10_000  # of a line that is typed
 MAX_TURNS = 200  # that are kept
@@ -26,6 +28,10 @@ COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /quit"
 
 def chat(
     model: Annotated[Path, typer.Argument(help="Model or run folder that generates text.")],
+    tracker: Annotated[
+        Path | None,
+        typer.Option(help="Model that tracks your wishes, for answers from a database."),
+    ] = None,
     speakers: Annotated[
         str, typer.Option(help="Names of you and of the model, as in the training dialogues.")
     ] = "user,system",
@@ -45,7 +51,8 @@ def chat(
     names = tuple(name.strip() for name in speakers.split(","))
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise UserError(f"--speakers {speakers}: give two names, such as user,system or A,B.")
-    talk = Conversation(Generator(load(model, device=device, replay=replay)), names)
+    follows = None if tracker is None else load(tracker, device=device, replay=replay)
+    talk = Conversation(Generator(load(model, device=device, replay=replay)), names, follows)
     given = {"temperature": temperature, "max_length": max_length, "seed": seed}
     for name, value in given.items():
         if value is not None:
@@ -100,9 +107,16 @@ def _read_line() -> str | None:
 class Conversation:
     """The turns of a conversation with a model, and how it answers."""
 
-    def __init__(self, writer: "Generator", speakers: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        writer: "Generator",
+        speakers: tuple[str, ...],
+        tracker: "Predictor | None" = None,
+    ) -> None:
         data = writer.predictor.config.get("data") or {}
-        self.writer, self.speakers = writer, speakers
+        self.writer, self.speakers, self.tracker = writer, speakers, tracker
+        self.database = writer.space.database
+        _check_tracker(tracker, self.database)
         if data.get("dialogue") == "update":
             raise UserError(
                 "This model tracks states and says nothing. Pass a file of dialogues to weft "
@@ -157,10 +171,12 @@ class Conversation:
 
     def answer(self, line: str) -> Iterator[str]:
         """Yield the answer to a line piece by piece; both are turns from then on."""
-        from weft.text.formats.dialogue import Turn
+        from weft.text.formats.dialogue.turns import Turn
 
         mine = [*self.turns, Turn(self.speakers[0], " ".join(line.split()))]
-        tokens = self._start(mine)
+        if self.tracker is not None:
+            mine[-1] = replace(mine[-1], state=track_state(self.tracker, mine))
+        tokens = self._fill(self._start(mine), mine)
         self.turns = mine
         pieces: list[str] = []
         try:
@@ -186,13 +202,77 @@ class Conversation:
                 continue
             return _texts(first, tokens)
 
+    def _fill(self, pieces: Iterator[str], turns: "list[Turn]") -> Iterator[str]:
+        """Yield an answer with the values of entities that fit the state, if there is a database.
+
+        The entity that was mentioned last comes first.
+        """
+        from weft.text.formats.dialogue.entities import SlotFiller
+        from weft.text.formats.dialogue.views import last_state
+
+        if self.database is None:
+            yield from pieces
+            return
+        state = dict(last_state(turns))
+        matches = self.database.find(state)
+        for turn in reversed(turns):
+            entity = self.database.find_mentioned(turn.text)
+            if entity in matches:
+                matches = [entity, *(one for one in matches if one is not entity)]
+                break
+        yield from fill_marks(pieces, SlotFiller(matches, state))
+
     def prompt(self, turns: "list[Turn]") -> str:
         """Return what the model reads before its answer."""
-        from weft.text.formats.dialogue import join_turns
+        from weft.text.formats.dialogue.views import last_state, response_source
 
         if self.marked:
-            return join_turns(turns, self.speakers[1])
+            state = last_state(turns)
+            return response_source(turns, self.speakers[1], 0, state, self.database)
         return " ".join(turn.text for turn in turns) if self.writer.continues else turns[-1].text
+
+
+def _check_tracker(tracker: "Predictor | None", database: "EntityDatabase | None") -> None:
+    """Raise UserError unless a model with a database, and no other, has a tracker of states."""
+    from weft.inference.track_states import tracks_states
+
+    if tracker is None and database is not None:
+        raise UserError(
+            "This model answers from a database. Pass --tracker with a model that tracks states "
+            "(data.dialogue = 'update')."
+        )
+    if tracker is not None and database is None:
+        raise UserError("--tracker is for a model with a database, and this one has none.")
+    if tracker is not None and not tracks_states(tracker.config):
+        raise UserError("--tracker: this model does not update states (data.dialogue = 'update').")
+
+
+def track_state(tracker: "Predictor", turns: "Sequence[Turn]") -> "State":
+    """Return the state after some turns, of which the last has none yet."""
+    from weft.text.formats.dialogue.views import (
+        format_state,
+        last_state,
+        parse_state,
+        update_source,
+    )
+
+    since = max((i + 1 for i, turn in enumerate(turns) if turn.state is not None), default=0)
+    (answer,) = tracker([update_source(format_state(last_state(turns)), turns[since:])])
+    return tuple(parse_state(str(answer.value)).items())
+
+
+def fill_marks(pieces: Iterator[str], filler: "SlotFiller") -> Iterator[str]:
+    """Yield a text with values in place of marks, which may come in several pieces."""
+    from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
+
+    held = ""
+    for piece in pieces:
+        held += piece
+        if held.rfind(SLOT_OPEN) <= held.rfind(SLOT_CLOSE):
+            yield filler.fill(held)
+            held = ""
+    if held:
+        yield held
 
 
 def _parse(settings: "dict[str, object]") -> "dict[str, object]":

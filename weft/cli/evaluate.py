@@ -94,7 +94,13 @@ def evaluate(
     with atomic_jsonl(predictions) as out, counting("texts") as count:
         measure = measured(
             predictor,
-            example_source(data, file, tally, mode=read_mode(predictor.config["task"]))(),
+            example_source(
+                data,
+                file,
+                tally,
+                mode=read_mode(predictor.config["task"]),
+                database=predictor.space.database,
+            )(),
             on_bad_row=data.on_bad_row,
             tally=tally,
             predictions=out,

@@ -274,7 +274,8 @@ def _read_dialogues(
 ) -> "Iterator[Example] | None":
     """Return what a model of dialogues can answer in a file of them; None for other files."""
     from weft.inference.track_states import carry_states, tracks_states
-    from weft.text.formats.dialogue import is_dialogue_file, read_dialogue_examples
+    from weft.text.formats.dialogue.turns import is_dialogue_file
+    from weft.text.formats.dialogue.views import read_dialogue_examples
 
     data = predictor.config["data"]
     view = data.get("dialogue", "")
@@ -282,8 +283,9 @@ def _read_dialogues(
         return None
     history = data.get("history", 0)
     examples = read_dialogue_examples(
-        file, view, history, on_bad_row=on_bad_row, skipped=tally, labelled=False
-    )
+        file, view, history, on_bad_row=on_bad_row, skipped=tally, labelled=False,
+        database=predictor.space.database,
+    )  # fmt: skip
     return carry_states(predictor, examples) if tracks_states(predictor.config) else examples
 
 

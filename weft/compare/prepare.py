@@ -32,7 +32,7 @@ from weft.run.text_scores import TEXT_TASKS
 from weft.run.train import infer_task_settings, resolve_config
 from weft.tasks.task import build_task
 from weft.text.example import SkipCounter
-from weft.text.formats.dialogue import is_dialogue_file
+from weft.text.formats.dialogue.turns import is_dialogue_file
 from weft.text.formats.features import names_image, names_recording
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.semantics.recognise import semantic_format

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.tasks.task import Answer
 from weft.text.example import Example
-from weft.text.formats.dialogue import NO_STATE, format_state, parse_state, replace_state
+from weft.text.formats.dialogue.views import NO_STATE, format_state, parse_state, replace_state
 
 CHUNK_DIALOGUES = 256  # tracked together
 

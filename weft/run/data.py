@@ -15,12 +15,10 @@ from weft.protocols import LabelSpace, ReadMode, Section
 from weft.tasks.classify import Classify
 from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
-from weft.text.formats.dialogue import (
-    LAYOUT_HELP,
-    DialogueView,
-    is_dialogue_file,
-    read_dialogue_examples,
-)
+from weft.text.formats.dialogue.entities import EntityDatabase, read_entities
+from weft.text.formats.dialogue.turns import LAYOUT_HELP, DialogueView, is_dialogue_file
+from weft.text.formats.dialogue.value_swaps import NO_SYNONYMS, Augmentation, read_synonyms
+from weft.text.formats.dialogue.views import read_dialogue_examples
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
 from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files, target_ending
@@ -77,6 +75,10 @@ class Data:
     # What is learned from dialogues: responses, states or texts; the task decides.
     dialogue: DialogueView = ""
     history: int = 0  # turns of a dialogue that are read before an answer; 0: all
+    database: str = ""  # JSON file of entities: responses are delexicalised by it
+    # Copies of the training dialogues: slots with other values, and a JSON file of synonyms.
+    swap_values: tuple[str, ...] = ()
+    synonyms: str = ""
     on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
     max_characters: int = DEFAULT_MAX_CHARACTERS  # per text without a model limit; 0: all
@@ -86,6 +88,11 @@ class Data:
     golden_examples: int = (
         5  # texts stored in the model with their answers, replayed when it is loaded
     )
+
+    @property
+    def augments(self) -> bool:
+        """True if training reads more than the rows of its file."""
+        return self.phrases or bool(self.swap_values or self.synonyms)
 
 
 def validate(data: Data) -> Data:
@@ -151,7 +158,11 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
                     "since the state before. Leave it out."
                 )
             read = "the state before and the turns since"
+        _check_dialogue_settings(data, dialogue)
         return replace(data, dialogue=dialogue), (f"dialogues: {dialogue}, from {read}",)
+    for name in ("database", "swap_values", "synonyms"):
+        if getattr(data, name):
+            raise UserError(f"data.{name} is for dialogues; {data.train} has none. Leave it out.")
     manner = read_mode(task)
     pairs = find_task(task["kind"]).pairs
     own = find_task(task["kind"]).file_format
@@ -176,6 +187,21 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
     paths = [path for path in (data.train, data.dev, data.test) if path]
     plan = plan_reading(paths, requested, data.format or None, tags=tags)
     return _with_columns(data, plan.columns), plan.lines
+
+
+def _check_dialogue_settings(data: Data, view: DialogueView) -> None:
+    """Raise UserError for settings of dialogues that do not go with what is learned from them."""
+    if data.database and view == "text":
+        raise UserError(
+            "data.database is for responses and states, not for data.dialogue = 'text'. Leave it "
+            "out."
+        )
+    for name in ("swap_values", "synonyms"):
+        if getattr(data, name) and view not in ("state", "update"):
+            raise UserError(
+                f"data.{name} is for models that track states (data.dialogue = 'state' or "
+                "'update'). Leave it out."
+            )
 
 
 def choose_dialogue_view(data: Data, kind: str) -> DialogueView:
@@ -234,17 +260,29 @@ def example_source(
     data: Data,
     path: str,
     tally: SkipCounter | None = None,
-    phrases: bool = False,
+    augmented: bool = False,
     mode: ReadMode = "labelled",
+    database: EntityDatabase | None = None,
 ) -> Source:
-    """Return the examples of one file, read by the settings of a [data] section."""
+    """Return the examples of one file, read by the settings of a [data] section.
+
+    `augmented` adds what is only trained on: labelled phrases of trees, and dialogues with swapped
+    values. A model passes its own `database`.
+    """
     columns = _selected_columns(data)
     if path != data.train:
         columns = replace(columns, weight=None)  # only training has weights
     if data.dialogue:
+        if database is None and data.database:
+            database = read_entities(data.database)
+        augmentation = None
+        if augmented and data.augments:
+            synonyms = read_synonyms(data.synonyms) if data.synonyms else NO_SYNONYMS
+            augmentation = Augmentation(data.swap_values, synonyms)
         return lambda: read_dialogue_examples(
-            path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally
-        )
+            path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally,
+            database=database, augmentation=augmentation,
+        )  # fmt: skip
     if mode in ("running", "texts") and os.path.isdir(path):
         return lambda: _read_folder(data, path, tally, mode)
 
@@ -286,7 +324,7 @@ def example_source(
             format=data.format or None,
             on_bad_row=data.on_bad_row,
             skipped=tally,
-            phrases=phrases,
+            phrases=augmented and data.phrases,
             separator=data.separator or None,
             keep_empty=mode == "texts",
         )
@@ -339,7 +377,8 @@ def data_for_model(
     known = {field.name for field in fields(Data)}
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
     # What belongs to the training file alone, and what every file is asked anew.
-    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row"):
+    for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row",
+                 "database", "swap_values", "synonyms"):  # fmt: skip
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
     learned = predictor.config["data"].get("train", "")

@@ -60,7 +60,9 @@ def evaluate(
             predictor, name, text=text, text_pair=text_pair, label=label, on_bad_row=on_bad_row
         )
         mode = read_mode(predictor.config["task"])
-        examples: Any = example_source(settings, name, tally, mode=mode)()
+        examples: Any = example_source(
+            settings, name, tally, mode=mode, database=predictor.space.database
+        )()
     else:
         examples = data
     return evaluate_examples(

@@ -361,11 +361,11 @@ def _split_files(
         return (lambda: parts.select(part, texts)) if inside[part] else None
 
     test, dev = open_part(data.test, Part.TEST), open_part(data.dev, Part.DEV)
-    whole = example_source(data, data.train, tally, phrases=data.phrases)
+    whole = example_source(data, data.train, tally, augmented=True)
     if not any(inside.values()):
         return Splits(whole, dev, test)
-    if data.phrases:
-        train = _remaining(whole, texts, lambda e: assign_rest(e) != Part.TRAIN, True)
+    if data.augments:
+        train = _remaining(whole, texts, lambda e: assign_rest(e) != Part.TRAIN, data.phrases)
     else:
         train = partial(parts.select, Part.TRAIN, whole)
     return Splits(train, dev, test)
@@ -379,10 +379,10 @@ def cross_validation_splits(data: Data, count: int, numbers: bool = False) -> li
         UntrainableClasses((), frozenset()) if numbers else _classes_in_one_fold(examples, owner)
     )
     owner = [NO_FOLD if alone.contains_text(e) else k for e, k in zip(examples, owner, strict=True)]
-    phrases = list(example_source(data, data.train, phrases=True)()) if data.phrases else examples
+    whole = list(example_source(data, data.train, augmented=True)()) if data.augments else examples
     return [
         replace(
-            _make_fold(data, examples, phrases, owner, number, not numbers),
+            _make_fold(data, examples, whole, owner, number, not numbers),
             note=lambda: alone.note("one fold"),
         )
         for number in range(count)
@@ -460,7 +460,7 @@ def file_digest(path: str) -> str:
 def _make_fold(
     data: Data,
     examples: list[Example],
-    phrases: list[Example],
+    whole: list[Example],
     owner: list[int],
     number: int,
     classes: bool,
@@ -474,7 +474,7 @@ def _make_fold(
         return _in_dev(example, data) and not stays.contains_text(example)
 
     train = _remaining(
-        lambda: iter(phrases if data.phrases else rest),
+        lambda: iter(whole if data.augments else rest),
         lambda: iter(examples),
         lambda e: text_hash(group_key(e)) in texts or in_dev(e),
         data.phrases,

@@ -68,10 +68,12 @@ from weft.run.settings import read_settings
 from weft.run.split import Splits, open_splits
 from weft.run.target_tokenizer import learn_space
 from weft.storage import atomic_jsonl, lock_folder, write_text
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.tasks.task import Answer, AnyTask, build_task
 from weft.text.annotation import trees
 from weft.text.example import Example, SkipCounter
 from weft.text.formats import features
+from weft.text.formats.dialogue.entities import read_entities
 from weft.text.location import MEMORY_PREFIX
 from weft.text.tables.table import PathOrTable, name_data
 from weft.train.class_balance import check_balance, choose_metric
@@ -306,6 +308,9 @@ def prepare_run(
         space = learn_space(
             task, rows, lambda examples: with_progress(counter.watch(examples), place, quiet)
         )
+        if data.database and data.dialogue == "response":
+            assert isinstance(space, TargetVocabulary)
+            space = space.with_database(read_entities(data.database))
         if data.out_of_scope:
             space = task.with_out_of_scope(space, data.out_of_scope)
         _check_metric(settings.metric, task, space)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import numpy as np
 from weft.errors import UserError
 from weft.jsonio import JsonObject
 from weft.protocols import LabelSpace, Saved
+from weft.text.formats.dialogue.entities import EntityDatabase, parse_entities
 from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN, mark_slot
 from weft.tokens.vocabulary import BOS, EOS
 
@@ -30,6 +31,7 @@ class TargetVocabulary(LabelSpace):
     copies: bool = False  # words of the source that are not in the vocabulary
     slots: tuple[str, ...] = ()  # of the training records
     hidden: tuple[str, ...] = ()  # slots whose values are written back afterwards
+    database: EntityDatabase | None = None  # of entities whose values stand in no text
 
     @property
     def width(self) -> int:
@@ -78,6 +80,7 @@ class TargetVocabulary(LabelSpace):
         """Return the words of ids that exist for one source only: OOV words and slot values."""
         others = {self.size[0] + i: word for i, word in enumerate(copied)}
         space = self.tokenizer.space  # a value is a word of its own
+        others |= {i: space + mark for mark, i in self._entity_marks.items()}
         return others | {self._marks[s]: space + v for s, v in fields if s in self._marks}
 
     def token_text(self, token: int, copied: Sequence[str] = ()) -> str:
@@ -88,6 +91,12 @@ class TargetVocabulary(LabelSpace):
         if token >= len(entries):
             return EOS if token == self.size[2] else BOS
         return entries[token].replace(self.tokenizer.space or "\0", " ")
+
+    @cached_property
+    def _entity_marks(self) -> dict[str, int]:
+        marks = () if self.database is None else self.database.marks
+        known = {token: i for i, token in enumerate(self.tokenizer.vocabulary)} if marks else {}
+        return {mark: known[mark] for mark in marks if mark in known}
 
     @cached_property
     def _marks(self) -> dict[str, int]:
@@ -103,7 +112,13 @@ class TargetVocabulary(LabelSpace):
         return {
             "tokenizer": json.loads(self.tokenizer.to_json()), "shared": self.shared,
             "copies": self.copies, "slots": list(self.slots), "hidden": list(self.hidden),
+            "database": None if self.database is None else self.database.to_json(),
         }  # fmt: skip
+
+    def with_database(self, database: EntityDatabase) -> "TargetVocabulary":
+        """Return the vocabulary with the marks of a database's slots as words of their own."""
+        tokenizer = self.tokenizer.with_words(database.marks)
+        return replace(self, tokenizer=tokenizer, database=database)
 
     @classmethod
     def from_json(cls, saved: Saved) -> "TargetVocabulary":
@@ -112,9 +127,11 @@ class TargetVocabulary(LabelSpace):
 
         try:
             text = json.dumps(saved["tokenizer"], ensure_ascii=False)
+            entities = saved.get("database")
             return cls(
                 Tokenizer.from_json(text), bool(saved["shared"]), bool(saved["copies"]),
                 tuple(saved["slots"]), tuple(saved["hidden"]),
+                None if entities is None else parse_entities(entities, "database"),
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise UserError(f"The target's words are damaged: {error!r}. Train again.") from error

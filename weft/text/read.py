@@ -254,7 +254,7 @@ def _require_examples(examples: Iterator[Example], name: str) -> Iterator[Exampl
 def _read_structured(
     name: str, kind: str, columns: Columns, on_bad_row: BadRowPolicy, skipped: SkipCounter | None
 ) -> Iterator[Example]:
-    from weft.text.formats.dialogue import read_dialogue_examples
+    from weft.text.formats.dialogue.views import read_dialogue_examples
     from weft.text.formats.semantics.coreference import read_coreference
     from weft.text.formats.semantics.extractions import read_extractions
     from weft.text.formats.semantics.roles import read_roles

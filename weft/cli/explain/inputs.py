@@ -67,7 +67,7 @@ def of_files(
         # A text with blanks is a line, though the model learned from documents.
         usual = predictor.config["task"]["kind"] != "masked"
         manner = read_mode(predictor.config["task"]) if usual else "labelled"
-        stream = example_source(data, path, tally, mode=manner)()
+        stream = example_source(data, path, tally, mode=manner, database=predictor.space.database)()
     examples = list(islice(stream, limit))
     if next(stream, None) is not None:
         typer.echo(f"note: only the first {limit} texts are explained; see --limit", err=True)

@@ -11,7 +11,7 @@ from weft.errors import UserError
 from weft.metrics.bootstrap import safe_divide
 from weft.metrics.per_sentence import SentenceMetric, as_reference_lists, mean_of_column
 from weft.metrics.sentence_counts import Statistic
-from weft.text.formats.dialogue import parse_state
+from weft.text.formats.dialogue.views import parse_state
 
 Gold = Sequence[str | Sequence[str]]  # of each answer its reference, or several
 MAX_ORDER = 2  # of the n-grams that are told apart

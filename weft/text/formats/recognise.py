@@ -14,7 +14,8 @@ from weft.errors import UserError, unknown_name
 from weft.text import column_layout
 from weft.text.annotation import trees
 from weft.text.columns import LABEL_NAMES, TEXT_NAMES
-from weft.text.formats import brackets, conllu, dialogue, squad, standoff
+from weft.text.formats import brackets, conllu, squad, standoff
+from weft.text.formats.dialogue import turns
 from weft.text.line_source import LineSource, file_not_found, strip_compression
 from weft.text.location import is_table
 
@@ -93,7 +94,7 @@ def recognise_structure(source: LineSource) -> str:
         return ""
     head = source.head()
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in head]
-    if dialogue.are_dialogues(lines):
+    if turns.are_dialogues(lines):
         return "dialogue"
     if FORMAT_BY_ENDING.get(plain.suffix) == "jsonl" or (
         head and head[0].lstrip().startswith(b"{")

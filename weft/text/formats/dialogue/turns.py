@@ -1,4 +1,4 @@
-"""Read dialogues, and make of each the examples of a task: responses, states or texts.
+"""Read dialogues: turns with their speakers, and the states of the user's turns.
 
 Four layouts: JSON lines {"turns": [{"speaker": …, "text": …, "state": {…}}]}, a JSON list of these,
 the JSON list of CamRest676 (Wen et al. 2017), and lines with `__eou__` after each utterance
@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from weft import jsonio
 from weft.errors import UserError
-from weft.text.example import Example, SkipCounter
+from weft.text.example import SkipCounter
 from weft.text.line_source import SKIP_HINT, BadRowPolicy, BadRows, LineSource
 from weft.untrusted import has_surrogate
 
@@ -23,8 +23,6 @@ DialogueView = Literal["", "response", "state", "update", "text"]
 
 END_OF_UTTERANCE = "__eou__"
 USER, SYSTEM = "user", "system"
-NO_STATE = "none"  # the text of a state without slots
-STATE = "state"  # the marker before the previous state
 BAD_DIALOGUE = "broken dialogue"
 MAX_BYTES = 1 << 28  # of a JSON list, which is parsed as a whole
 MAX_SPEAKER_CHARACTERS = 40
@@ -56,6 +54,7 @@ class Dialogue:
     line: int = 0
     constraints: State = ()
     requests: tuple[str, ...] = ()
+    finished: bool = True  # False: the user gave up before the end
 
 
 def is_dialogue_file(path: str | os.PathLike[str]) -> bool:
@@ -102,124 +101,8 @@ def read_dialogues(
             continue
         yield Dialogue(
             dialogue.turns, dialogue.id or str(number), source.name, max(line, 1),
-            dialogue.constraints, dialogue.requests,
+            dialogue.constraints, dialogue.requests, dialogue.finished,
         )  # fmt: skip
-
-
-def read_dialogue_examples(
-    path: str | os.PathLike[str],
-    view: DialogueView,
-    history: int = 0,
-    *,
-    on_bad_row: BadRowPolicy = "error",
-    skipped: SkipCounter | None = None,
-    labelled: bool = True,
-) -> Iterator[Example]:
-    """Yield the examples of a task; `history` is how many turns are read, 0: all.
-
-    Without `labelled`, also what a model could answer and the file does not: the response to the
-    last turn, and the states of turns without one.
-    """
-    some = False
-    for dialogue in read_dialogues(path, on_bad_row=on_bad_row, skipped=skipped):
-        for example in dialogue_examples(dialogue, view, history, labelled):
-            some = True
-            yield example
-    if not some:
-        missing = {
-            "state": 'No user turn has a "state".',
-            "update": 'No user turn has a "state".',
-            "text": "The file has no dialogue.",
-        }.get(view, "No dialogue has a response.")
-        raise UserError(f"{os.fspath(path)}: {missing} {LAYOUT_HELP}.")
-
-
-def dialogue_examples(
-    dialogue: Dialogue, view: DialogueView, history: int = 0, labelled: bool = True
-) -> Iterator[Example]:
-    """Yield the examples of one dialogue.
-
-    Where a dialogue has a system, only its turns are responses; otherwise every turn but the first.
-    """
-    turns, place = dialogue.turns, (dialogue.file, dialogue.line)
-    group = f"{dialogue.file}:{dialogue.id}"
-    if view == "text":
-        yield Example(join_turns(turns), None, dialogue.id, *place)
-        return
-    if view == "update":
-        yield from _state_updates(dialogue, labelled)
-        return
-    has_system = any(turn.speaker == SYSTEM for turn in turns)
-    for i, turn in enumerate(turns):
-        name = f"{dialogue.id}-{i}"
-        if view == "state":
-            if turn.state is not None or not (labelled or turn.speaker == SYSTEM):
-                text = join_turns(select_history(turns[: i + 1], history))
-                state = None if turn.state is None else format_state(turn.state)
-                yield Example(text, state, name, *place, group=group)
-        elif i and (turn.speaker == SYSTEM or not has_system):
-            text = join_turns(select_history(turns[:i], history), turn.speaker)
-            yield Example(text, turn.text, name, *place, group=group)
-    if view == "response" and not labelled and turns[-1].speaker != SYSTEM:
-        text = join_turns(select_history(turns, history), next_speaker(turns))
-        yield Example(text, None, f"{dialogue.id}-{len(turns)}", *place, group=group)
-
-
-def _state_updates(dialogue: Dialogue, labelled: bool) -> Iterator[Example]:
-    """Yield an example for each state: the state before and the turns since, and the new state."""
-    turns, before, since = dialogue.turns, NO_STATE, 0
-    for i, turn in enumerate(turns):
-        if turn.state is None and (labelled or turn.speaker == SYSTEM):
-            continue
-        state = None if turn.state is None else format_state(turn.state)
-        text = f"{mark_speaker(STATE)} {before} {join_turns(turns[since : i + 1])}"
-        group = f"{dialogue.file}:{dialogue.id}"
-        name = f"{dialogue.id}-{i}"
-        yield Example(text, state, name, dialogue.file, dialogue.line, group=group)
-        before, since = before if state is None else state, i + 1
-
-
-def replace_state(text: str, state: str) -> str:
-    """Return the text of a state update with another state before."""
-    marker, turns = mark_speaker(STATE), text.partition(" [")[2]
-    return f"{marker} {state} [{turns}"
-
-
-def select_history(turns: Sequence[Turn], history: int) -> Sequence[Turn]:
-    """Return the last `history` turns; 0: all."""
-    return turns[-history:] if history else turns
-
-
-def next_speaker(turns: Sequence[Turn]) -> str:
-    """Return the next speaker: the last one other than the present, or the system."""
-    last = turns[-1].speaker
-    return next((turn.speaker for turn in reversed(turns) if turn.speaker != last), SYSTEM)
-
-
-def mark_speaker(speaker: str) -> str:
-    """Return the marker before the turns of a speaker."""
-    return f"[{speaker}]"
-
-
-def join_turns(turns: Sequence[Turn], next_speaker: str = "") -> str:
-    """Return turns as one text, each behind its speaker's marker; the next speaker's ends it."""
-    parts = [f"{mark_speaker(turn.speaker)} {turn.text}" for turn in turns]
-    return " ".join([*parts, mark_speaker(next_speaker)] if next_speaker else parts)
-
-
-def format_state(state: State) -> str:
-    """Return a state as text: `area = south ; food = thai`."""
-    return " ; ".join(f"{slot} = {value}" for slot, value in sorted(state)) or NO_STATE
-
-
-def parse_state(text: str) -> dict[str, str]:
-    """Return the slots and values of a text that `format_state` could have written."""
-    pairs = (part.split("=", 1) for part in text.split(";"))
-    return {
-        pair[0].strip(): " ".join(pair[1].split())
-        for pair in pairs
-        if len(pair) == 2 and pair[0].strip() and pair[1].strip()
-    }
 
 
 def _hint() -> str:
@@ -294,7 +177,7 @@ def _parse_dialogue(value: Any) -> Dialogue:
         raise UserError(f"goal.requests should be a list of slots, found {requests!r:.40}.")
     return Dialogue(
         turns, str(value.get("id", "")), constraints=_parse_state(goal.get("constraints", {}), 0),
-        requests=tuple(map(str, requests)),
+        requests=tuple(map(str, requests)), finished=value.get("finished") is not False,
     )  # fmt: skip
 
 
@@ -349,6 +232,7 @@ def _parse_camrest(value: dict[str, Any]) -> Dialogue:
                 for act in row["usr"]["slu"]
                 if act["act"] == "inform"
                 for slot, filler in act["slots"]
+                if slot != "slot"  # a request
             }
             turns.append(
                 Turn(USER, _check_text(row["usr"]["transcript"], 2 * i), _parse_state(state, i + 1))
@@ -365,4 +249,5 @@ def _parse_camrest(value: dict[str, Any]) -> Dialogue:
     return Dialogue(
         tuple(turns), str(value.get("dialogue_id", "")),
         constraints=_parse_state(constraints, 0), requests=requests,
+        finished=value.get("finished") is not False,
     )  # fmt: skip

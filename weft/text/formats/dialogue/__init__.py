@@ -1,0 +1,1 @@
+"""Dialogues: turns, examples of tasks, databases of entities, copies with other values."""
