@@ -35,7 +35,7 @@ NOT_EXPORTED = {
     **dict.fromkeys(["masked-bilstm", "elmo-pretrain", "bert-pretrain"], "reads both sides"),
     **dict.fromkeys(["seq2seq-cnn", "seq2seq-copy"], _GENERATION),
     **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
-    **dict.fromkeys(["coref-bilstm", "coref-bert", "constituency-recursive"], _OF_WORDS),
+    **dict.fromkeys(["coref-bilstm", "coref-bert"], _OF_WORDS),
 }
 
 

@@ -9,9 +9,10 @@ from torch import Tensor
 from weft.decode.heads.answer_span import AnswerSpanHead
 from weft.decode.heads.crf import CRF
 from weft.decode.heads.ctc.head import CTCHead
+from weft.decode.heads.greedy_merge import GreedyMerger
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.lm import LanguageModelHead
-from weft.decode.heads.parse import ConstituencyHead, DependencyHead
+from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
@@ -54,6 +55,8 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
     if isinstance(head, ConstituencyHead):
         gives |= {"kind": "brackets", "columns": 1, "epsilon": head.brackets.norm.eps}
         return gives, span_tables(head.brackets)
+    if isinstance(head, RecursiveHead):
+        return gives | {"kind": "merges", "columns": 1}, merge_tables(head.merger)
     if isinstance(head, AnswerSpanHead):
         return gives | {"kind": "span", "longest": head.longest}, {}
     return gives, {}
@@ -81,6 +84,18 @@ def span_tables(scorer: SpanScorer) -> Tables:
         "span.label_bias": scorer.second.bias,
     }
     return {name: _to_numpy(weight) for name, weight in weights.items()}
+
+
+def merge_tables(merger: GreedyMerger) -> Tables:
+    """Return the weights by which neighbours become a node, which is scored and labelled."""
+    left, right = merger.weight.split(merger.weight.shape[0], 1)
+    return {
+        "merge.weight": np.concatenate([_to_numpy(left), _to_numpy(right)]),  # (2*H, H)
+        "merge.bias": _to_numpy(merger.bias),
+        "merge.score": _to_numpy(merger.score.weight[0]),
+        "merge.label": _to_numpy(merger.label.weight),
+        "merge.label_bias": _to_numpy(merger.label.bias),
+    }
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

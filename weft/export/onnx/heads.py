@@ -5,7 +5,7 @@ from weft.decode.heads.biaffine import Biaffine
 from weft.decode.heads.classify import LinearHead, LogisticHead, MLPHead, PassThroughHead
 from weft.decode.heads.ctc.head import CTCHead
 from weft.decode.heads.intent_slots import IntentSlotHead
-from weft.decode.heads.parse import ConstituencyHead, DependencyHead
+from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
 from weft.decode.heads.tag import CRFHead, TagHead
 from weft.decode.heads.tree_nodes import TreeNodeHead
 from weft.decode.heads.word_numbers import NumberHead
@@ -137,3 +137,11 @@ def constituents(graph: Graph, part: ConstituencyHead, states: Steps) -> Outputs
     gaps = graph.concat([left, right], 2)  # (B, T+1, H)
     tags: Outputs = graph.run(part.tags, states)
     return {"gaps": (graph.run(scorer.first, gaps), ("B", "T+1", "M")), **tags}
+
+
+@emits(RecursiveHead)
+def merged_leaves(graph: Graph, part: RecursiveHead, states: Steps) -> Outputs:
+    merger, words = part.merger, states.with_data(states.data).data
+    leaves = (words if merger.project is None else graph.run(merger.project, words)).tanh()
+    tags: Outputs = graph.run(part.tags, states)
+    return {"leaves": (leaves, ("B", "T", "H")), **tags}

@@ -12,7 +12,7 @@ from weft.batch.indexer import Indexer, Row
 from weft.batch.ragged import pad
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
-from weft.export.runtime import parse  # noqa: F401  (imported for what it registers)
+from weft.export.runtime import merge, parse  # noqa: F401  (imported for what they register)
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
 from weft.export.runtime.outputs import DECODERS
