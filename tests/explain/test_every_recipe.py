@@ -19,7 +19,9 @@ from weft.explain.method import METHODS, methods
 from weft.explain.run import run_explain
 from weft.export.write import export_onnx
 from weft.report.pages.explain import render
+from weft.text.annotation.frames import Frames, Predicate
 from weft.text.example import Example
+from weft.text.formats.conllu_offsets import locate_spaced_words
 
 TEXTS_OF_SENTENCES = [text for text in TEXTS if len(text) < 40]  # trees are over whole sentences
 # A word, nothing, words that were never seen, right and left branches, three children, deep.
@@ -34,7 +36,6 @@ _OF_WORDS = "what follows the scores of words is PyTorch code"
 NOT_EXPORTED = {
     **dict.fromkeys(["masked-bilstm", "elmo-pretrain", "bert-pretrain"], "reads both sides"),
     **dict.fromkeys(["seq2seq-cnn", "seq2seq-copy"], _GENERATION),
-    **dict.fromkeys(["srl-bilstm-crf", "srl-spans", "srl-bert"], _OF_WORDS),
     **dict.fromkeys(["coref-bilstm", "coref-bert"], _OF_WORDS),
 }
 
@@ -98,8 +99,18 @@ def test_an_export_answers_like_its_model(trained, tmp_path):
         texts = TREES
     elif predictor.task.record:
         texts = ["food[pie]", "name[Zork Inn], food[tea]", "name[x]"]
+    elif task == "srl":  # with predicates that are found, and given ones
+        texts = [*texts, *_frame_inputs()]
     texts = list(zip(texts, texts[::-1], strict=True)) if predictor.pairs else texts
     check_answers(predictor, exported, texts)
+
+
+def _frame_inputs():
+    """Sentences with one predicate, with two, and with none."""
+    words = ("Bo", "gave", "Ann", "a", "lamp", ".")
+    for chosen in ((1,), (1, 4), (), (5, 0)):
+        frames = Frames(tuple(Predicate(word, "", ()) for word in chosen))
+        yield Example(" ".join(words[:6]), frames, words=words, places=locate_spaced_words(words))
 
 
 def _vector_inputs(example):

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.export.parity import MIN_AGREEMENT, Parity, compare_answers
-from weft.export.runtime.engine import GRAPH_FILE, STEP_FILE, TABLES_FILE
+from weft.export.runtime.engine import GRAPH_FILE, ROLES_FILE, STEP_FILE, TABLES_FILE
 from weft.export.runtime.load import load_export
 from weft.export.runtime.metadata import (
     EXPORT_FILE,
@@ -150,9 +150,11 @@ def build_graphs(
     """Return the graphs of a model, the tables that decoding needs, and what it gives."""
     import torch
 
+    from weft.decode.heads.roles import RoleHead
     from weft.export.onnx import Graph
     from weft.export.onnx.decoding import describe_output
     from weft.export.onnx.model import write_step
+    from weft.export.onnx.roles import write_roles
     from weft.model import EncoderDecoderModel
 
     graphs = {GRAPH_FILE: Graph(int8=int8)}
@@ -166,6 +168,9 @@ def build_graphs(
             gives["dynamic"], gives["static"] = write_step(
                 graphs[STEP_FILE], decoder, graphs[GRAPH_FILE]
             )
+        if isinstance(model.head, RoleHead):
+            graphs[ROLES_FILE] = Graph(int8=int8)
+            write_roles(graphs[ROLES_FILE], model.head)
     return {name: _describe_graph(graph, gives) for name, graph in graphs.items()}, tables, gives
 
 

@@ -7,17 +7,14 @@ import pytest
 import torch
 
 from weft.batch import Padded
-from weft.decode.heads.roles import (
+from weft.decode.heads.roles import RoleCRFHead, RoleSpanHead, index_predicates, read_target
+from weft.decode.heads.semantics.role_spans import (
     EXTRA,
     FOUND,
     GIVEN,
     GIVEN_AND_FOUND,
-    RoleCRFHead,
     RoleSpan,
-    RoleSpanHead,
     best_disjoint,
-    index_predicates,
-    read_target,
 )
 from weft.explain.targets.role import role_logits
 from weft.text.annotation.frames import Frames, Predicate
@@ -197,7 +194,7 @@ def test_given_predicates_are_labelled_beside_those_found(kind):
     free, _ = head(batch((4,))).decode()[0]
     assert set(free[free[:, 2] < 0][:, 3].tolist()) <= {FOUND}
     # Chunks of predicates are labelled as all of them together.
-    import weft.decode.heads.roles as module
+    import weft.decode.heads.semantics.role_spans as module
 
     before, module.MAX_DECODED_STEPS = module.MAX_DECODED_STEPS, 1
     try:

@@ -8,7 +8,7 @@ B rows   T words   H width of a state   M width for a predicate   n predicates o
 C tags   S senses   K senses of one word   G groups of lemmas   L lines of a target
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,40 +19,35 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.decode.heads.biaffine import IGNORED, Biaffine
 from weft.decode.heads.crf import CRF
+from weft.decode.heads.semantics.role_spans import (
+    FORBIDDEN,
+    IS_GIVEN,
+    LEMMAS,
+    MIN_PROB,
+    NO_SPAN,
+    NOT_TOLD,
+    VERB_GAIN,
+    WIDTH,
+    RoleSpan,
+    best_disjoint,
+    mark_words,
+    predicate_chunks,
+    predicate_status,
+    read_tags,
+    sense_candidates,
+)
 from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import check_sizes
 from weft.encode.rnn import Recurrent
 from weft.errors import UserError
 from weft.protocols import Head
 from weft.registry import register
-from weft.text.annotation.frames import Frames
 from weft.text.annotation.schemes import allowed_transitions
 from weft.text.annotation.senses import SenseInventory
 from weft.text.example import Label
 
 VERB = "V"  # the role of the predicate itself
-NO_SPAN = -1  # start and end of a line that is a predicate
-UNKNOWN_SENSE = -1
-# Predicates in a decoded table: found by the model; given; given, and found as well; found in a
-# sentence whose predicates are given, but not one of them.
-FOUND, GIVEN, GIVEN_AND_FOUND, EXTRA = 0, 1, 2, 3
-IS_GIVEN, LEMMAS = 0, 1  # columns of marks
-NOT_TOLD = -1  # mark of a word in a sentence without given predicates
-MAX_DECODED_STEPS = 1 << 15  # words of all predicates that are labelled at once
-FORBIDDEN = -1e4  # an emission that no path takes unless all do
 FEW_SPANS = -4.0  # logit at the start: of all spans, few are arguments
-VERB_GAIN = 1e6  # more than all other spans together, so that the predicate has its V
-WIDTH = 4  # of a table: a predicate, its sense, -1 and FOUND …; or a predicate, a role, start, end
-
-
-@dataclass(frozen=True)
-class RoleSpan:
-    """A labelled span of words, and its probability."""
-
-    role: int
-    start: int
-    end: int
-    prob: float
 
 
 @dataclass(frozen=True)
@@ -119,11 +114,8 @@ class SenseScorer(nn.Module):
         self.vectors = nn.Embedding(len(inventory.senses), width)
         nn.init.normal_(self.vectors.weight, std=width**-0.5)
         self.bias = nn.Parameter(torch.zeros(len(inventory.senses)))
-        groups = [inventory.candidates(group) for group in range(len(inventory.groups))]
-        table = np.full((len(groups), max(1, *map(len, groups))), UNKNOWN_SENSE, np.int64)
-        for row, senses in zip(table, groups, strict=True):
-            row[: len(senses)] = senses
-        self.register_buffer("candidates", torch.from_numpy(table), persistent=False)
+        table = torch.from_numpy(sense_candidates(inventory))
+        self.register_buffer("candidates", table, persistent=False)
 
     def forward(self, states: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores (n, K) of candidates (n, K), at states (n, H) of words of a group."""
@@ -186,13 +178,13 @@ class RoleOutput:
         chosen = (probs > 0.5) | (given == 1)  # (B, T)
         lines: list[list[tuple[int, int, int, int]]] = [[] for _ in given]
         scores: list[list[float]] = [[] for _ in given]
-        for rows, words in _chunks(chosen):
+        for rows, words in predicate_chunks(chosen):
             predicates = self._index(rows, words)
             here = states.data[predicates.rows, predicates.words]  # (n, H)
             senses, sense_probs = self.head.senses.best(here, self.groups(predicates))
             all_roles = self.head.best_roles(states, predicates)
             for i, (row, word) in enumerate(zip(rows.tolist(), words.tolist(), strict=True)):
-                status = _status(given[row, word], probs[row, word] > 0.5)
+                status = predicate_status(given[row, word], probs[row, word] > 0.5)
                 lines[row].append((word, int(senses[i]), NO_SPAN, status))
                 scores[row].append(float(sense_probs[i] * probs[row, word]))
                 lines[row] += [(word, s.role, s.start, s.end) for s in all_roles[i]]
@@ -262,12 +254,7 @@ class RoleHead(nn.Module, Head):
 
     def mark_words(self, words: Sequence[str], label: Label) -> np.ndarray:
         """Return (T, 2): whether a file says that a word is a predicate, and its lemmas."""
-        marks = np.full((len(words), 2), NOT_TOLD, np.int64)
-        marks[:, LEMMAS] = [self.inventory.group_of(word) for word in words]
-        if isinstance(label, Frames):
-            marks[:, IS_GIVEN] = 0
-            marks[[one.word for one in label.predicates], IS_GIVEN] = 1
-        return marks
+        return mark_words(words, label, self.inventory)
 
     def forward(self, states: Padded) -> RoleOutput:
         if not isinstance(states, Padded):
@@ -331,7 +318,7 @@ class RoleCRFHead(RoleHead):
         marginals = self.chain.marginals(emissions)  # (n, T, C)
         data = self._with_verbs(emissions.data, predicates)
         tags, _ = self.chain.viterbi(Padded(data, emissions.lengths))  # (n, T)
-        log_probs = marginals.gather(2, tags[:, :, None]).squeeze(2).clamp(min=1e-12).log()
+        log_probs = marginals.gather(2, tags[:, :, None]).squeeze(2).clamp(min=MIN_PROB).log()
         return read_tags(tags.cpu().numpy(), log_probs.cpu().numpy())
 
     def _with_verbs(self, emissions: Tensor, predicates: Predicates) -> Tensor:
@@ -344,26 +331,6 @@ class RoleCRFHead(RoleHead):
         before = steps < predicates.words[:, None]  # a V may begin before its predicate
         allowed = torch.where(here, is_verb, (tags != begin) | before[:, :, None])
         return emissions.masked_fill(~allowed, FORBIDDEN)
-
-
-def read_tags(tags: np.ndarray, log_probs: np.ndarray) -> list[list[RoleSpan]]:
-    """Return the spans of BIO tags (n, T), O in the padding, of each row.
-
-    The probability of a span is the geometric mean over its words.
-    """
-    n, steps = tags.shape
-    flat = np.concatenate([tags, np.zeros((n, 1), tags.dtype)], axis=1).ravel()  # rows stay apart
-    sums = np.concatenate([[0.0], np.cumsum(np.pad(log_probs, ((0, 0), (0, 1))).ravel())])
-    starts = np.flatnonzero(flat % 2 == 1)
-    borders = np.flatnonzero((flat == 0) | (flat % 2 == 1))  # where no span goes on
-    ends = borders[np.searchsorted(borders, starts + 1)]
-    probs = np.exp((sums[ends] - sums[starts]) / (ends - starts))
-    rows, first = starts // (steps + 1), starts % (steps + 1)
-    columns = (rows, (flat[starts] - 1) // 2, first, first + ends - starts, probs)
-    out: list[list[RoleSpan]] = [[] for _ in range(n)]
-    for row, role, start, end, prob in zip(*(column.tolist() for column in columns), strict=True):
-        out[row].append(RoleSpan(role, start, end, prob))
-    return out
 
 
 @register("head", "role-spans")
@@ -446,18 +413,6 @@ class RoleSpanHead(RoleHead):
         return [best_disjoint(own) for own in found]
 
 
-def best_disjoint(spans: Sequence[tuple[RoleSpan, float]]) -> list[RoleSpan]:
-    """Return the spans that do not overlap and gain most together, by start."""
-    order = sorted(spans, key=lambda one: (one[0].end, one[0].start))
-    ends = [one.end for one, _ in order]
-    best: list[tuple[float, tuple[RoleSpan, ...]]] = [(0.0, ())]  # of the first k spans
-    for k, (span, gain) in enumerate(order):
-        before = int(np.searchsorted(ends[:k], span.start, side="right"))
-        total, chosen = best[before]
-        best.append(max(best[-1], (total + gain, (*chosen, span)), key=lambda one: one[0]))
-    return list(best[-1][1])
-
-
 def read_target(target: Tensor, states: Padded) -> GoldRoles:
     """Return the predicates and roles of a target (B, L, 4) as far as the rows reach."""
     table = target.cpu().numpy()
@@ -481,19 +436,3 @@ def index_predicates(rows: np.ndarray, words: np.ndarray, states: Padded) -> Pre
     return Predicates(
         on_host.to(device), torch.from_numpy(words).to(device), states.lengths[on_host]
     )
-
-
-def _chunks(chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the rows and words that are chosen in (B, T), a bounded number of steps at once."""
-    rows, words = chosen.nonzero()
-    size = max(1, MAX_DECODED_STEPS // max(chosen.shape[1], 1))
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size], words[at : at + size]
-
-
-def _status(given: int, found: bool) -> int:
-    if given == NOT_TOLD:
-        return FOUND
-    if given:
-        return GIVEN_AND_FOUND if found else GIVEN
-    return EXTRA

@@ -11,6 +11,7 @@ import weft.export.onnx.layers
 import weft.export.onnx.model
 import weft.export.onnx.pair
 import weft.export.onnx.pool
+import weft.export.onnx.roles
 import weft.export.onnx.trees  # noqa: F401  (imported for what they register)
 from weft.export.onnx.graph import Graph as Graph
 from weft.export.onnx.graph import Steps as Steps

@@ -13,6 +13,7 @@ from weft.decode.heads.greedy_merge import GreedyMerger
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
+from weft.decode.heads.roles import RoleCRFHead, RoleHead, RoleSpanHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
@@ -57,6 +58,9 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         return gives, span_tables(head.brackets)
     if isinstance(head, RecursiveHead):
         return gives | {"kind": "merges", "columns": 1}, merge_tables(head.merger)
+    if isinstance(head, RoleHead):
+        kind = "tags" if isinstance(head, RoleCRFHead) else "spans"
+        return gives | {"kind": "roles", "roles": kind, "verb": head.verb}, role_tables(head)
     if isinstance(head, AnswerSpanHead):
         return gives | {"kind": "span", "longest": head.longest}, {}
     return gives, {}
@@ -96,6 +100,15 @@ def merge_tables(merger: GreedyMerger) -> Tables:
         "merge.label": _to_numpy(merger.label.weight),
         "merge.label_bias": _to_numpy(merger.label.bias),
     }
+
+
+def role_tables(head: RoleHead) -> Tables:
+    """Return the senses of each group of lemmas, and the weights of transitions or labels."""
+    tables: Tables = {"candidates": head.senses.candidates.cpu().numpy()}
+    if isinstance(head, RoleCRFHead):
+        return tables | crf_tables((head.chain,))
+    assert isinstance(head, RoleSpanHead)
+    return tables | {"labels": _to_numpy(head.labels.weight)}
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

@@ -14,8 +14,10 @@ from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.export.runtime import merge, parse  # noqa: F401  (imported for what they register)
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
+from weft.export.runtime.marks import word_marks
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
 from weft.export.runtime.outputs import DECODERS
+from weft.export.runtime.roles import decode_roles
 from weft.export.runtime.search import search
 from weft.export.runtime.session import Session
 from weft.inference.windows import ScoringWindow, TextScorer, WindowSettings
@@ -23,6 +25,7 @@ from weft.model.traits import Traits
 from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
 from weft.predict.predictor import CHUNK_TEXTS, Predictor
 from weft.predict.rows import SEGMENTER_FILE, RowEngine, average_windows, step_weights
+from weft.protocols import LabelSpace
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.extractive_qa import SpanScores
 from weft.tasks.language import LMVocabulary
@@ -31,7 +34,9 @@ from weft.tokens.word_segmenter import WordSegmenter
 
 GRAPH_FILE = "model.onnx"
 STEP_FILE = "step.onnx"  # one step of a decoder
+ROLES_FILE = "roles.onnx"  # the roles of predicates, once those are known
 TABLES_FILE = "decoding.safetensors"  # what decoding needs beside the graph
+NO_MARK = -1  # behind the words of a row
 
 
 class OnnxEngine(RowEngine[RowBatches]):
@@ -45,27 +50,34 @@ class OnnxEngine(RowEngine[RowBatches]):
         session: Session,
         tables: Arrays,
         parser: Predictor | None = None,
-        step: Session | None = None,
+        second: Session | None = None,
     ):
         self.info, self.reads, self.indexer = info, reads, indexer
         self.session, self.tables, self.parser = session, tables, parser
-        self.step = step
+        self.second = second  # a graph that is run after the first, perhaps often
         self._traits = reads.traits()
 
     @classmethod
-    def load(cls, folder: Path, info: ExportInfo, parser: Predictor | None) -> "OnnxEngine":
+    def load(
+        cls, folder: Path, info: ExportInfo, space: LabelSpace, parser: Predictor | None
+    ) -> "OnnxEngine":
         """Load the graph, the tokenizer and the decoding tables of an export."""
         reads = info.reads
         sizes = {name: graph.get("bytes") for name, graph in info.graphs.items()}
-        size, step_size = sizes.get(GRAPH_FILE), sizes.get(STEP_FILE)
+        size = sizes.get(GRAPH_FILE)
         if reads is None or not isinstance(size, int):
             raise UserError(f"{folder / EXPORT_FILE}: damaged (no graph). Export the model again.")
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        indexer = reads.indexer(tokenizer, WordSegmenter.load(folder / SEGMENTER_FILE))
+        marks = word_marks(info.gives.get("kind"), space)
+        indexer = reads.indexer(tokenizer, WordSegmenter.load(folder / SEGMENTER_FILE), marks)
         session = Session(folder / GRAPH_FILE, size)
-        step = Session(folder / STEP_FILE, step_size) if isinstance(step_size, int) else None
+        second = [
+            Session(folder / name, bytes_of)
+            for name in (STEP_FILE, ROLES_FILE)
+            if isinstance(bytes_of := sizes.get(name), int)
+        ]
         tables = _read_tables(folder / TABLES_FILE)
-        return cls(info, reads, indexer, session, tables, parser, step)
+        return cls(info, reads, indexer, session, tables, parser, *second[:1])
 
     @property
     def traits(self) -> Traits:
@@ -178,6 +190,8 @@ class OnnxEngine(RowEngine[RowBatches]):
         gives = self.info.gives
         if gives.get("kind") == "text":
             return self._write_texts(rows)
+        if gives.get("kind") == "roles":
+            return self._label_roles(rows)
         decode, names = self._decoder(gives), self._head_outputs()
         out: list[Any] = [None] * len(rows)
         for chosen, outputs in self._run(rows, names):
@@ -188,12 +202,7 @@ class OnnxEngine(RowEngine[RowBatches]):
 
     def _write_texts(self, rows: RowBatches) -> list[Any]:
         """Return the ids (T, 1) of the best text for each row, and their probabilities."""
-        gives, step = self.info.gives, self.step
-        if step is None:
-            raise UserError(
-                f"{self.session.path.parent / EXPORT_FILE}: damaged (no {STEP_FILE}). Export the "
-                "model again."
-            )
+        gives, step = self.info.gives, self._second_graph()
         settings = SearchSettings(**gives["search"])
         names = [f"state.{name}" for name in (*gives["dynamic"], *gives["static"])]
         following = ["log_probs", *(f"next.{name}" for name in gives["dynamic"])]
@@ -218,6 +227,26 @@ class OnnxEngine(RowEngine[RowBatches]):
                 probs = np.exp(np.array(one.log_probs, np.float64))[:, None]
                 out[i] = (np.array(one.ids, np.int64)[:, None], probs)
         return out
+
+    def _label_roles(self, rows: RowBatches) -> list[Any]:
+        """Return the predicates and roles (L, 4) of each row, and their probabilities."""
+        second, out = self._second_graph(), list[Any]([None] * len(rows))
+        for chosen, outputs in self._run(rows, ["states", "predicates"]):
+            lengths = outputs["lengths"]
+            marks = pad([_marks_of(rows.rows[i]) for i in chosen.tolist()], lengths, NO_MARK)
+            found = decode_roles(outputs, lengths, marks, self.tables, self.info.gives, second)
+            for i, one in zip(chosen.tolist(), found, strict=True):
+                out[i] = one
+        return out
+
+    def _second_graph(self) -> Session:
+        """Return the graph that is run after the first."""
+        if self.second is None:
+            raise UserError(
+                f"{self.session.path.parent / EXPORT_FILE}: damaged (no second graph). Export the "
+                "model again."
+            )
+        return self.second
 
     def boundary_rows(self, rows: RowBatches) -> tuple[list[SpanScores], list[np.ndarray]]:
         decode = self._decoder(self.info.gives)
@@ -286,6 +315,11 @@ class OnnxEngine(RowEngine[RowBatches]):
 
     def save(self, folder: Path) -> None:
         raise UserError("An exported model is not saved again. Copy its folder.")
+
+
+def _marks_of(row: Row) -> np.ndarray:
+    assert row.marks is not None
+    return row.marks
 
 
 def _read_tables(path: Path) -> Arrays:

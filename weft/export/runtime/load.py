@@ -41,7 +41,7 @@ def load_export(folder: str | Path, *, replay: bool = True, weights: str = "floa
         else:
             parser = folder / PARSER_FOLDER
             engine = OnnxEngine.load(
-                folder, info, load_export(parser) if is_export(parser) else None
+                folder, info, space, load_export(parser) if is_export(parser) else None
             )
     predictor = Predictor(engine, task, space, info.config)
     if replay:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft import __version__, jsonio
-from weft.batch.indexer import Indexer, SubtokenEncoder
+from weft.batch.indexer import Indexer, MarkWords, SubtokenEncoder
 from weft.embed.spelling import ByteSpelling, NgramSpelling
 from weft.errors import UserError
 from weft.jsonio import JsonObject
@@ -69,12 +69,14 @@ class Reads:
         ids = {name: tuple(self.frame[name]) for name in ("before", "after", "between")}
         return SpecialTokens(**ids, each=self.frame["each"])
 
-    def indexer(self, tokenizer: Tokenizer, segmenter: WordSegmenter | None) -> Indexer:
+    def indexer(
+        self, tokenizer: Tokenizer, segmenter: WordSegmenter | None, marks: MarkWords | None
+    ) -> Indexer:
         """Return what turns texts into rows."""
         return Indexer(
             tokenizer, [_spelling(one) for one in self.spellings], self.limit, self.policy,
             self.full_sentences, segmenter, self.extended_vocab_start, self.special_tokens(),
-            self.subwords, self.overlap, self.reads_ids, self.characters,
+            self.subwords, self.overlap, self.reads_ids, self.characters, marks,
         )  # fmt: skip
 
 
