@@ -74,6 +74,8 @@ def test_recurrent_cells(cell, bidirectional):
         {"kind": "cnn", "hidden": 3, "widths": (3,), "layers": 2, "dilation": (1, 2)},
         {"kind": "cnn", "hidden": 3, "widths": (2, 3), "layers": 2, "stride": 2, "norm": "after"},
         {"kind": "mlp", "hidden": 3, "window": 4, "activation": "gelu"},
+        {"kind": "windowed-rnn", "hidden": 3, "window": 4},
+        {"kind": "windowed-rnn", "hidden": 3, "window": 8},
         {"kind": "highway", "activation": "sigmoid"},
         {"kind": "bag", "hidden": 3, "activation": "relu"},
         {"kind": "transformer", "hidden": 6, "heads": 2, "cls": True, "positions": "learned"},

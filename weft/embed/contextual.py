@@ -17,8 +17,8 @@ from weft.errors import UserError
 from weft.kernels.cpu.linear import WeightDtype
 from weft.protocols import Embedder
 from weft.tokens.special_tokens import SpecialTokens
+from weft.tokens.truncate import split_word_windows
 
-CONTEXT = 1 / 8  # fraction of a window that is read before and after its words, for context
 WINDOWS_AT_ONCE = 16  # in inference
 
 SubwordPooling = Literal["first", "mean", "last"]
@@ -149,7 +149,7 @@ class Contextual(nn.Module, Embedder):
         windows = [
             (row, *window)
             for row, sizes in enumerate(count.tolist())
-            for window in split_word_windows(sizes, most, int(CONTEXT * most))
+            for window in split_word_windows(sizes, most)
         ]
         chunk = len(windows) if torch.is_grad_enabled() else WINDOWS_AT_ONCE
         out: Tensor | None = None
@@ -271,37 +271,6 @@ class TransformerEmbedder(Contextual):
                 f"A text of {steps} tokens, but this model reads at most {self.max_positions}. Set "
                 "data.truncate to head, tail, head+tail or windows."
             )
-
-
-def split_word_windows(
-    sizes: Sequence[int], most: int, context: int
-) -> list[tuple[int, int, int, int]]:
-    """Cut words of some sizes into windows of at most `most` steps.
-
-    Each is (start, stop, first, last): words from start to stop are read, up to `context` steps
-    beside those from first to last, whose vectors are kept. Every word is kept once.
-    """
-    out, first = [], 0
-    words = len(sizes)
-    while words and sizes[words - 1] == 0:  # padding
-        words -= 1
-    while first < words:
-        last, length = first, 0
-        capacity = most - (context if first else 0) - context
-        while last < words and (last == first or length + sizes[last] <= capacity):
-            length += sizes[last]
-            last += 1
-        start, before = first, 0
-        while start and before + sizes[start - 1] <= min(context, most - length):
-            start -= 1
-            before += sizes[start]
-        stop, after = last, 0
-        while stop < words and after + sizes[stop] <= most - length - before:
-            after += sizes[stop]
-            stop += 1
-        out.append((start, stop, first, last))
-        first = last
-    return out
 
 
 def _gather_steps(states: Tensor, steps: Tensor) -> Tensor:

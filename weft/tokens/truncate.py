@@ -9,6 +9,7 @@ from weft.jsonio import Json
 Policy = Literal["error", "head", "tail", "head+tail", "windows"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 DEFAULT_OVERLAP = 0.25  # of a window that it shares with the next
+WINDOW_CONTEXT = 1 / 8  # of a window of words: steps before and after them, read as context
 DEFAULT_MAX_CHARACTERS = 100_000  # per text, where a model has no limit
 
 
@@ -125,3 +126,36 @@ def split_pair_windows(
         split_windows(first + second, limit, policy, where=where)
     a, b = (max(share, 1) for share in shares)
     return [(split_windows(first, a, policy)[0], split_windows(second, b, policy)[0])]
+
+
+def split_word_windows(
+    sizes: Sequence[int], most: int, context: int | None = None
+) -> list[tuple[int, int, int, int]]:
+    """Cut words of some sizes into windows of at most `most` steps.
+
+    Each is (start, stop, first, last): words from start to stop are read, up to `context` steps, an
+    eighth of a window by default, beside those from first to last, whose vectors are kept. Every
+    word is kept once.
+    """
+    context = int(WINDOW_CONTEXT * most) if context is None else context
+    out, first = [], 0
+    words = len(sizes)
+    while words and sizes[words - 1] == 0:  # padding
+        words -= 1
+    while first < words:
+        last, length = first, 0
+        capacity = most - (context if first else 0) - context
+        while last < words and (last == first or length + sizes[last] <= capacity):
+            length += sizes[last]
+            last += 1
+        start, before = first, 0
+        while start and before + sizes[start - 1] <= min(context, most - length):
+            start -= 1
+            before += sizes[start]
+        stop, after = last, 0
+        while stop < words and after + sizes[stop] <= most - length - before:
+            after += sizes[stop]
+            stop += 1
+        out.append((start, stop, first, last))
+        first = last
+    return out

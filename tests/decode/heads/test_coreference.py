@@ -7,14 +7,10 @@ import torch
 
 from weft.batch import Padded
 from weft.decode.heads.semantics import coreference as module
-from weft.decode.heads.semantics.coreference import (
-    WordCoreferenceHead,
-    bucket_distances,
-    drop_repeats,
-    link_words,
-)
-from weft.embed.contextual import split_word_windows
+from weft.decode.heads.semantics.coreference import WordCoreferenceHead, bucket_distances
+from weft.decode.heads.semantics.mentions import drop_repeats, link_words
 from weft.text.annotation.frames import Coreference
+from weft.tokens.truncate import split_word_windows
 
 H = 5
 OUTPUTS = [(("chain",), ""), (("bc", "nw"), "")]

@@ -1,6 +1,7 @@
 """Models as ONNX graphs: every part writes its own nodes, nothing is traced."""
 
 import weft.export.onnx.attend
+import weft.export.onnx.coreference
 import weft.export.onnx.elmo
 import weft.export.onnx.embed
 import weft.export.onnx.encode

@@ -14,11 +14,13 @@ from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.lm import LanguageModelHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
 from weft.decode.heads.roles import RoleCRFHead, RoleHead, RoleSpanHead
+from weft.decode.heads.semantics.coreference import WordCoreferenceHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
 from weft.decode.heads.tree_nodes import TreeNodeHead
 from weft.decode.heads.word_numbers import NumberHead
+from weft.export.onnx.coreference import mention_tables
 from weft.export.onnx.generation import check_search
 from weft.model import EncoderModel, Model
 
@@ -61,6 +63,10 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
     if isinstance(head, RoleHead):
         kind = "tags" if isinstance(head, RoleCRFHead) else "spans"
         return gives | {"kind": "roles", "roles": kind, "verb": head.verb}, role_tables(head)
+    if isinstance(head, WordCoreferenceHead):
+        gives |= {"antecedents": head.antecedents, "link_margin": head.link_margin}
+        gives |= {"kind": "chains", "singletons": head.singletons, "genres": len(head.genres)}
+        return gives, mention_tables(head)
     if isinstance(head, AnswerSpanHead):
         return gives | {"kind": "span", "longest": head.longest}, {}
     return gives, {}

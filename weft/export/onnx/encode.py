@@ -7,6 +7,7 @@ from weft.encode.mlp import MLP
 from weft.encode.per_step import Bag, HighwayEncoder, PassThrough
 from weft.encode.stack import EncoderStack
 from weft.encode.transformer import TransformerEncoder
+from weft.encode.windowed import WindowedRecurrent
 from weft.export.onnx import recurrent  # noqa: F401  (imported for what it registers)
 from weft.export.onnx.graph import INT, Graph, Steps, Value, emits
 
@@ -94,3 +95,30 @@ def stack(graph: Graph, part: EncoderStack, x: Steps) -> Steps:
     for member in part.members:
         x = graph.run(member, x)
     return x
+
+
+@emits(WindowedRecurrent)
+def windowed(graph: Graph, part: WindowedRecurrent, x: Steps) -> Steps:
+    window, hop = part.window, part.window // 2
+    steps, rows = x.data.size(1), x.data.size(0)
+    count = (steps - window + (hop - 1)).clamp_min(0) / hop + 1  # (1,) windows of a row
+    width = count * hop + (window - hop)
+    padded = graph.op("Pad", x.data, graph.concat([graph.shape(0, 0, 0, 0), width - steps,
+                                                   graph.shape(0)], 0))  # fmt: skip
+    starts = graph.range(count) * hop  # (N,)
+    places = starts.unsqueeze(1) + graph.range(graph.shape(window))  # (N, W)
+    data = padded.gather(places, axis=1).reshape(rows * count, window, -1)
+    lengths = x.lengths.unsqueeze(1)  # (B, 1)
+    # A window that another one contains is not read; ONNX's rows have a step at least.
+    needed = starts.equals(0) | (lengths > starts + hop)
+    own = (lengths - starts).clamp_min(1)
+    own = graph.op("Min", own, graph.constant(window, INT))
+    read = graph.run(part.reader, Steps(data, graph.where(needed, own, 1).reshape(-1)))
+    at = graph.steps(x.data)  # (T,)
+    last = (lengths - window + (hop - 1)).clamp_min(0) / hop  # (B, 1)
+    before = (at - window // 4).clamp_min(0) / hop
+    number = graph.op("Min", before.unsqueeze(0).expand(rows, 1), last)
+    place = graph.op("Min", at - number * hop, graph.constant(window - 1, INT))
+    first = graph.range(rows).unsqueeze(1) * count
+    flat = read.data.reshape(-1, part.output_size)
+    return x.with_data(flat.gather((first + number) * window + place))

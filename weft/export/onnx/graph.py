@@ -71,6 +71,9 @@ class Value:
     def __and__(self, other: "Value") -> "Value":
         return self.graph.op("And", self, other)
 
+    def __or__(self, other: "Value") -> "Value":
+        return self.graph.op("Or", self, other)
+
     def __invert__(self) -> "Value":
         return self.graph.op("Not", self)
 

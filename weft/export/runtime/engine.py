@@ -13,6 +13,7 @@ from weft.batch.ragged import pad
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.export.runtime import merge, parse  # noqa: F401  (imported for what they register)
+from weft.export.runtime.coreference import resolve
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
 from weft.export.runtime.marks import word_marks
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
@@ -190,6 +191,8 @@ class OnnxEngine(RowEngine[RowBatches]):
         gives = self.info.gives
         if gives.get("kind") == "text":
             return self._write_texts(rows)
+        if gives.get("kind") == "chains":
+            return self._resolve(rows)
         if gives.get("kind") == "roles":
             return self._label_roles(rows)
         decode, names = self._decoder(gives), self._head_outputs()
@@ -237,6 +240,16 @@ class OnnxEngine(RowEngine[RowBatches]):
             found = decode_roles(outputs, lengths, marks, self.tables, self.info.gives, second)
             for i, one in zip(chosen.tolist(), found, strict=True):
                 out[i] = one
+        return out
+
+    def _resolve(self, rows: RowBatches) -> list[Any]:
+        """Return the mentions (M, 4) of each document, and their probabilities."""
+        out, names = list[Any]([None] * len(rows)), self._head_outputs()
+        for chosen, outputs in self._run(rows, names):
+            for k, (i, size) in enumerate(zip(chosen, outputs["lengths"], strict=True)):
+                document = {name: outputs[name][k, :size] for name in names}
+                marks = _marks_of(rows.rows[i])
+                out[i] = resolve(document, marks, self.tables, self.info.gives)
         return out
 
     def _second_graph(self) -> Session:

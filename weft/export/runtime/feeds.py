@@ -14,6 +14,7 @@ from weft.batch.indexer import Row
 from weft.batch.ragged import pad
 from weft.export.runtime.metadata import Reads
 from weft.export.runtime.trees import tree_feeds
+from weft.tokens.truncate import split_word_windows
 
 MAX_ROWS, MAX_STEPS = 256, 4096  # of a batch: a larger one leaves the cache of a CPU
 # A graph computes the padding, too. Of a thousand texts of 1 to 256 tokens, MiniLM needs a third of
@@ -99,30 +100,34 @@ def _spelling_feeds(
 def subword_feeds(rows: Sequence[Sequence[Sequence[int]]], reads: Reads) -> Arrays:
     """Return the sub-tokens of words in their frame, and the steps of each word.
 
-    Sub-tokens are counted from 1.
+    Sub-tokens are counted from 1. A row that is longer than the network reads becomes windows that
+    overlap.
     """
     frame = reads.special_tokens()
     before, after = len(frame.before), frame.after
-    windows = [
-        np.array([*frame.before, *(i - 1 for word in row for i in word), *after], np.int64)
-        for row in rows
-    ]
+    most = None if reads.max_positions is None else reads.max_positions - before - len(after)
+    word_steps: list[list[tuple[int, range]]] = []  # the window of each word, and its steps there
+    windows: list[np.ndarray] = []
+    for row in rows:
+        sizes = [len(word) for word in row]
+        whole = most is None or sum(sizes) <= most
+        parts = [(0, len(row), 0, len(row))] if whole else split_word_windows(sizes, most or 0)
+        own: list[tuple[int, range]] = []
+        for start, stop, first, last in parts:
+            begins = np.cumsum([before, *sizes[start:stop]]).tolist()[first - start : last - start]
+            for at, size in zip(begins, sizes[first:last], strict=True):
+                steps = _pooled_steps(range(at, at + size), reads.subword_pooling)
+                own.append((len(windows), steps))
+            pieces = [i - 1 for word in row[start:stop] for i in word]
+            windows.append(np.array([*frame.before, *pieces, *after], np.int64))
+        word_steps.append(own)
     lengths = np.array([len(one) for one in windows], np.int64)
     longest = int(lengths.max())
-    word_steps = []
-    for number, row in enumerate(rows):
-        at = number * longest + before
-        steps: list[range] = []
-        for word in row:
-            steps.append(_pooled_steps(range(at, at + len(word)), reads.subword_pooling))
-            at += len(word)
-        word_steps.append(steps)
-    widest = max((len(steps) for row in word_steps for steps in row), default=1)
-    most_words = max(map(len, rows))
-    index = np.full((len(rows), most_words, widest), -1, np.int64)
-    for number, all_steps in enumerate(word_steps):
-        for word_number, pooled in enumerate(all_steps):
-            index[number, word_number, : len(pooled)] = pooled
+    widest = max((len(steps) for row in word_steps for _, steps in row), default=1)
+    index = np.full((len(rows), max(map(len, rows)), widest), -1, np.int64)
+    for row_index, own in zip(index, word_steps, strict=True):
+        for word_index, (window, steps) in zip(row_index, own, strict=False):
+            word_index[: len(steps)] = np.array(steps) + window * longest
     return {"steps": pad(windows, lengths), "step_lengths": lengths, "word_steps": index}
 
 

@@ -75,7 +75,7 @@ def _best_senses(scores: np.ndarray, senses: np.ndarray) -> tuple[np.ndarray, np
     """Return the best (n,) of the senses (n, K), and its probability; -1 where there is none."""
     own = np.take_along_axis(scores, np.maximum(senses, 0), 1)
     own = np.where(senses < 0, -np.inf, own)
-    none: np.ndarray = (senses < 0).all(1)
+    none: np.ndarray = senses.max(1) < 0
     probs = softmax(np.where(none[:, None], 0, own))
     place = np.where(none, 0, probs.argmax(1))
     rows = np.arange(len(senses))

@@ -18,26 +18,32 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from weft.batch import Padded
+from weft.decode.heads.semantics.mentions import (
+    DISTANCES,
+    FEATURES,
+    FORM,
+    GENRE,
+    NUM_MARKS,
+    SENTENCE,
+    SPEAKER,
+    UNKNOWN,
+    WIDTH,
+    drop_repeats,
+    link_words,
+    mark_words,
+)
 from weft.decode.heads.tag import TagColumn
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
 from weft.protocols import Head
 from weft.registry import register
-from weft.text.annotation.frames import Coreference
 from weft.text.example import Label
 
-WIDTH = 4  # of a table: head word, entity, start, end
-SENTENCE, SPEAKER, GENRE, FORM = range(4)  # columns of marks
-UNKNOWN = -1  # speaker or genre
-DISTANCES = 9  # buckets
-FEATURES = DISTANCES + 3  # and the same word, the same speaker, another speaker
 MAX_PAIRS = 1 << 18  # pairs whose layers are held at once
 MAX_ROUGH_SCORES = 1 << 23  # bilinear scores that are held at once
 MAX_SPAN_WORDS = 1 << 17  # words of windows that are held at once
 PAIR_LOSS = 0.5  # weight of the binary loss of pairs, as in the paper
 SPAN_CHANNELS, KERNEL = 4, 3  # of the convolutions over a window
-SENTENCE_ENDS = frozenset({".", "!", "?", "…", "..."})
-CLOSING = frozenset({'"', "'", "”", "’", "''", ")", "]"})
 RARE = -2.0  # logit of a mention at the start: few words are heads
 
 
@@ -177,7 +183,7 @@ class WordCoreferenceHead(nn.Module, Head):
     reads_documents = True
     max_positions = 20_000  # words, or pieces of words
     can_average = False
-    num_marks = 4
+    num_marks = NUM_MARKS
 
     def __init__(
         self,
@@ -209,21 +215,7 @@ class WordCoreferenceHead(nn.Module, Head):
 
     def mark_words(self, words: Sequence[str], label: Label) -> np.ndarray:
         """Return (T, 4): the sentence of each word, its speaker, the genre, and its form."""
-        marks = np.full((len(words), self.num_marks), UNKNOWN, np.int64)
-        numbers: dict[str, int] = {}
-        marks[:, FORM] = [numbers.setdefault(word.casefold(), len(numbers)) for word in words]
-        marks[:, SENTENCE] = 0
-        starts = label.sentences if isinstance(label, Coreference) else _split_sentences(words)
-        np.add.at(marks[:, SENTENCE], [one for one in starts if 0 < one < len(words)], 1)
-        marks[:, SENTENCE] = marks[:, SENTENCE].cumsum()
-        if isinstance(label, Coreference):
-            marks[:, GENRE] = self.genres.get(label.genre, UNKNOWN)
-            if len(label.speakers) == len(words):
-                known: dict[str, int] = {}
-                marks[:, SPEAKER] = [
-                    known.setdefault(one, len(known)) if one else UNKNOWN for one in label.speakers
-                ]
-        return marks
+        return mark_words(words, label, self.genres)
 
     def hide_marks(self, marks: Tensor, hidden: Tensor) -> Tensor:
         """Return marks in which hidden words have the form of no other word."""
@@ -376,58 +368,6 @@ def bucket_distances(distance: Tensor) -> Tensor:
     """Return the bucket of distances from 1 on: 1, 2, 3, 4, then powers of two up to 64."""
     powers = distance.clamp(max=64).float().log2().floor().long() + 2
     return torch.where(distance < 5, distance - 1, powers)
-
-
-def link_words(
-    antecedents: Sequence[int],
-    probs: Sequence[float],
-    mention_probs: Sequence[float],
-    singletons: bool,
-) -> tuple[dict[int, int], dict[int, float]]:
-    """Return the entity of each head word and its probability: that of its link, or of being one.
-
-    A word without a link is a head if a later one is linked to it or, with singletons, if it is
-    probably a mention.
-    """
-    entity: dict[int, int] = {}
-    certainty: dict[int, float] = {}
-    for word, (other, prob) in enumerate(zip(antecedents, probs, strict=True)):
-        if other >= 0:
-            if other not in entity:
-                entity[other], certainty[other] = len(certainty), mention_probs[other]
-            entity[word], certainty[word] = entity[other], prob
-        elif singletons and mention_probs[word] > 0.5:
-            entity[word], certainty[word] = len(certainty), mention_probs[word]
-    return entity, certainty
-
-
-def drop_repeats(
-    lines: Sequence[tuple[int, int, int, int]], probs: Sequence[float], singletons: bool
-) -> list[tuple[tuple[int, int, int, int], float]]:
-    """Return the mentions in order of their heads, each span once, with the surest head.
-
-    Without singletons, an entity that this leaves with one mention goes, too.
-    """
-    best: dict[tuple[int, int], tuple[tuple[int, int, int, int], float]] = {}
-    for line, prob in zip(lines, probs, strict=True):
-        span = line[2:]
-        if span not in best or prob > best[span][1]:
-            best[span] = line, prob
-    kept = sorted(best.values())
-    counts: dict[int, int] = {}
-    for line, _ in kept:
-        counts[line[1]] = counts.get(line[1], 0) + 1
-    return [(line, prob) for line, prob in kept if singletons or counts[line[1]] > 1]
-
-
-def _split_sentences(words: Sequence[str]) -> list[int]:
-    """Return where sentences of plain text begin: after a full stop or another end, and quotes."""
-    out, ended = [0], False
-    for number, word in enumerate(words):
-        if ended and word not in CLOSING:
-            out.append(number)
-        ended = word in SENTENCE_ENDS or (ended and word in CLOSING)
-    return out
 
 
 def _take(rows: Tensor, numbers: Tensor) -> Tensor:
