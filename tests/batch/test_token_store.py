@@ -41,3 +41,13 @@ def test_targets_keep_their_kind():
     rows.append(np.array([1]), np.array([1.0, 0.0], np.float32))
     assert numbers.close().targets.dtype == np.float32
     assert rows.close().targets.shape == (1, 2)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [1.0, 1.0, 0.5], [2.0, 1.0, 1.0]])
+def test_weights_are_kept_from_the_first_that_is_not_one(weights):
+    store = TokenStore()
+    for weight in weights:
+        store.append(np.array([1]), 0, weight=weight)
+    kept = store.close().row_weights
+    assert (kept is None) == (weights == [1.0, 1.0, 1.0])
+    assert kept is None or kept.tolist() == weights

@@ -21,7 +21,7 @@ from weft.batch.ragged import pad
 
 Target = np.ndarray | int | float  # of one example: a table, a class, a number
 
-MAX_MEMORY_BYTES = 256 * 2**20  # bytes of ids that one store may keep in memory
+MAX_MEMORY_BYTES = 32 * 2**20  # bytes of ids that one store may keep in memory
 MAX_CACHE_BYTES = 2**30  # and of cached features
 
 
@@ -179,12 +179,17 @@ class TokenStore:
         marks: np.ndarray | None = None,
     ) -> None:
         """Add one row; `subtokens` holds, for each subtoken encoder, a list of ids per token."""
-        self._weights.append(weight)
+        if weight != 1 and not self._weights:
+            self._weights.extend([1.0] * (len(self._ends) - 1))
+        if weight != 1 or self._weights:
+            self._weights.append(weight)
         if self._second is not None:
             self._second.append(second)
         self.ids.extend(ids.ravel())
         self._ends.append(self.ids.size // (self.features or 1))
         self._lines.append(line)
+        if isinstance(self._targets, list) and not self._targets:
+            self._targets = _targets_like(target)
         self._targets.append(target)
         for store, rows in zip(self._subtokens, subtokens, strict=True):
             store.append(rows)
@@ -206,14 +211,14 @@ class TokenStore:
         self.ends = np.frombuffer(self._ends, np.int64)
         self.lengths = np.diff(self.ends)
         self.lines = np.frombuffer(self._lines, np.int64)
-        weights = np.frombuffer(self._weights, np.float64)
-        self.row_weights = weights if (weights != 1).any() else None
+        if self._weights:
+            self.row_weights = np.frombuffer(self._weights, np.float64)
         if isinstance(self._targets, RaggedTables):
             self._targets.close()
             self.targets = self._targets
             return self
         kind = np.float32 if _is_float(self._targets) else np.int64
-        self.targets = np.array(self._targets, dtype=kind)
+        self.targets = np.asarray(self._targets, dtype=kind)
         self._targets = []
         return self
 
@@ -293,8 +298,15 @@ class _Subtokens:
         return out
 
 
-def _is_float(targets: list[Target]) -> bool:
-    first = targets[0] if targets else 0
+def _targets_like(first: Target) -> "list[Target] | array[Any]":
+    """Return what holds the targets of rows: plain numbers take a tenth of the space of objects."""
+    if isinstance(first, np.ndarray):
+        return []
+    return array("d" if isinstance(first, float) else "q")
+
+
+def _is_float(targets: Sequence[Target]) -> bool:
+    first = targets[0] if len(targets) else 0
     return isinstance(first, float) or (
         isinstance(first, np.ndarray) and np.issubdtype(first.dtype, np.floating)
     )
