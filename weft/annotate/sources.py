@@ -10,7 +10,7 @@ from weft.annotate.segment import MAX_DOCUMENT_CHARACTERS, find_cut
 from weft.errors import UserError
 from weft.text.columns import NO_LABEL, Columns
 from weft.text.example import SkipCounter
-from weft.text.formats.documents import TABLE_ENDINGS, list_files
+from weft.text.formats.documents import list_files
 from weft.text.line_source import (
     BadRowPolicy,
     BadRows,
@@ -21,6 +21,7 @@ from weft.text.line_source import (
 )
 from weft.text.location import is_table
 from weft.text.read import read
+from weft.text.shards import is_table_file
 
 WORD_ENDINGS = (".conllu", ".conll", ".conllup", ".iob", ".bio", ".ann", ".ptb", ".mrg")
 
@@ -67,7 +68,7 @@ def _read_all(
 ) -> Iterator[SourceText]:
     some = False
     for name in names:
-        if is_table(name) or strip_compression(name)[0].endswith(TABLE_ENDINGS):
+        if is_table(name) or is_table_file(name):
             found = _read_rows(name, text, on_bad_row, skipped)
         elif by_line:
             found = _read_lines(name, on_bad_row, skipped)

@@ -156,6 +156,8 @@ def _resolve_targets(files: Files, out: str) -> tuple[dict[str, Path], Path]:
             file = source.stem  # a folder
         if files.formats[name] not in (*_WRITABLE, *STRUCTURED_FORMATS, SQUAD):
             file = f"{Path(strip_compression(source.name)[0]).stem}.jsonl"
+        if files.formats[name] == "shards":
+            file = f"{name}.jsonl"
         if any(other.name == file for other in targets.values()):
             file = f"{name}-{file}"
         targets[name] = path_out if single else path_out / file

@@ -32,6 +32,7 @@ from weft.text.line_source import BadRows, file_not_found, strip_compression
 from weft.text.location import is_table
 from weft.text.read import Columns, read, resolve_columns, table_layout
 from weft.text.reading_plan import TABLES, adapt_columns, format_of, plan_reading
+from weft.text.shards import is_table_file, list_shards
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
 
 Source = Callable[[], Iterator[Example]]  # examples that can be read more than once
@@ -283,13 +284,13 @@ def example_source(
             path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally,
             database=database, augmentation=augmentation,
         )  # fmt: skip
-    if mode in ("running", "texts") and os.path.isdir(path):
+    if mode in ("running", "texts") and (os.path.isdir(path) or list_shards(path)):
         return lambda: _read_folder(data, path, tally, mode)
 
     def examples() -> Iterator[Example]:
         if mode != "labelled" and is_matrix_file(path):
             raise not_text_error(path)
-        if mode == "running" and is_table(path):
+        if mode == "running" and (is_table(path) or is_table_file(path)):
             rows = read(
                 path,
                 columns=columns,

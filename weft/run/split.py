@@ -34,8 +34,8 @@ from weft.text.example import (
     sentence_label,
 )
 from weft.text.formats.parallel import resolve_files
-from weft.text.line_source import file_not_found
-from weft.text.location import source_exists
+from weft.text.line_source import file_not_found, open_stored
+from weft.text.shards import list_shards, source_exists
 
 TEST_FRACTION = 0.2  # of the training file, when there is neither a test file nor folds
 LABEL_BINS = 10  # strata of a numeric label
@@ -445,11 +445,14 @@ def file_digest(path: str) -> str:
     """Return a hash of the contents of a file, or of every file in a folder."""
     total = hashlib.sha256()
     place = Path(path)
-    files = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
-    for file in files:
-        total.update(str(file.relative_to(place)).encode("utf-8", "surrogatepass") + b"\0")
+    if place.is_dir():
+        files = {str(p.relative_to(place)): str(p) for p in place.rglob("*") if p.is_file()}
+    else:
+        files = {Path(p).name: p for p in list_shards(path)} or {".": path}
+    for name, file in sorted(files.items()):
+        total.update(name.encode("utf-8", "surrogatepass") + b"\0")
         try:
-            with open(file, "rb") as stream:
+            with open_stored(file) as stream:
                 while block := stream.read(1 << 20):
                     total.update(block)
         except OSError as error:

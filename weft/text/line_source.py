@@ -9,11 +9,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Any, Literal, cast
 
 from weft.errors import UserError, near_miss
 from weft.text.example import SkipCounter
 from weft.text.location import MEMORY_PREFIX, format_location
+from weft.text.remote import is_remote, open_remote
 from weft.untrusted import check_regular
 
 BadRowPolicy = Literal["error", "skip"]
@@ -33,7 +34,8 @@ EMPTY_TEXT_MESSAGE = f"the text is empty. Fill it in or remove the row, or {SKIP
 
 _READ_ERRORS = (EOFError, zlib.error, lzma.LZMAError, OSError)
 _BOM = b"\xef\xbb\xbf"
-_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+COMPRESSION_ENDINGS = (".gz", ".xz", ".zst")
 _BUFFER_BYTES = 1 << 18
 
 MAX_LINE_BYTES = 1 << 27  # longer lines are not text, or do not fit in memory
@@ -217,7 +219,7 @@ def decode_line(raw: bytes, number: int, bad_rows: BadRows) -> str | None:
 def strip_compression(path: str) -> tuple[str, str]:
     """Return the lower-case name without compression ending, and that ending: 'a.csv', '.gz'."""
     name = path.lower()
-    for ending in (".gz", ".xz"):
+    for ending in COMPRESSION_ENDINGS:
         if name.endswith(ending):
             return name[: -len(ending)], ending
     return name, ""
@@ -246,15 +248,7 @@ def file_not_found(path: str) -> UserError:
 def _open(path: str) -> IO[bytes]:
     if path == "-":
         return sys.stdin.buffer
-    check_regular(path)
-    try:
-        plain = open(path, "rb", buffering=_BUFFER_BYTES)
-    except FileNotFoundError:
-        raise file_not_found(path) from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a folder, not a file. Pass the files in it.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot open: {error.strerror}.") from error
+    plain = open_stored(path)
     magic = cast(io.BufferedReader, plain).peek(6)[:6]
     ending = strip_compression(path)[1]
     # Content decides, so a renamed file opens too; by its ending, a damaged one fails clearly.
@@ -262,4 +256,45 @@ def _open(path: str) -> IO[bytes]:
         return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=plain)), _BUFFER_BYTES)
     if magic.startswith(_XZ) or (ending == ".xz" and magic):
         return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(plain)), _BUFFER_BYTES)
+    if magic.startswith(_ZSTD) or (ending == ".zst" and magic):
+        return io.BufferedReader(_Zstandard(plain), _BUFFER_BYTES)
     return plain
+
+
+def open_stored(path: str) -> IO[bytes]:
+    """Open a file as it is stored, compressed or not."""
+    if is_remote(path):
+        return io.BufferedReader(cast(io.RawIOBase, open_remote(path)), _BUFFER_BYTES)
+    check_regular(path)
+    try:
+        return open(path, "rb", buffering=_BUFFER_BYTES)
+    except FileNotFoundError:
+        raise file_not_found(path) from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder, not a file. Pass the files in it.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot open: {error.strerror}.") from error
+
+
+class _Zstandard(io.RawIOBase):
+    """The contents of a file compressed by Zstandard, read with pyarrow."""
+
+    def __init__(self, compressed: IO[bytes]) -> None:
+        from weft.text.formats.parquet import import_pyarrow
+
+        pyarrow = import_pyarrow("Files compressed by Zstandard")
+        self._error: type[Exception] = pyarrow.ArrowException
+        self._stream = pyarrow.CompressedInputStream(compressed, "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._stream.readinto(buffer))
+        except self._error as error:
+            raise OSError(str(error)) from error
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

@@ -1,6 +1,5 @@
 """Names of tables where a path is expected, and the locations of rows for messages."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,11 +34,6 @@ class TableName(str):
 def is_table(path: object) -> bool:
     """Return whether a name stands for a table, not for a file."""
     return isinstance(path, TableName) or (isinstance(path, str) and path.startswith(HUB_PREFIX))
-
-
-def source_exists(path: str) -> bool:
-    """Return whether a path can be read: a file, a folder, standard input or a table."""
-    return path == "-" or is_table(path) or os.path.exists(path)
 
 
 def format_location(file: str, line: int) -> str:

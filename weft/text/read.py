@@ -5,7 +5,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from weft.errors import UserError
@@ -60,6 +61,7 @@ from weft.text.line_source import (
     file_not_found,
 )
 from weft.text.location import SPOOL_ENDING
+from weft.text.shards import list_shards, source_exists
 from weft.text.tables.spool import parse_spooled
 from weft.text.tables.table import PathOrTable, Table, find_table
 from weft.untrusted import has_surrogate
@@ -81,6 +83,8 @@ def read(
 ) -> Iterator[Example]:
     """Yield the examples of a file, folder, pair of files, standard input ('-') or table.
 
+    A pattern, or a folder that holds tables alone, is read file by file.
+
     A table is data in memory: rows, columns, a data frame, an Arrow table, a dataset; or the name
     of a dataset, "hf:NAME". Missing files and unknown columns raise at once; bad rows when they are
     reached. Of files joined by a comma, only the first is read if no label is requested.
@@ -92,9 +96,16 @@ def read(
         bad_rows = BadRows(table_name, on_bad_row, skipped, keep_empty)
         return _require_examples(_read_table(table, columns, bad_rows, separator), table_name)
     name = os.fspath(path)
+    if shards := list_shards(name):
+        columns = resolve_columns(shards[0], columns, format)
+        read_shard = partial(
+            read, columns=columns, format=format, on_bad_row=on_bad_row, skipped=skipped,
+            phrases=phrases, separator=separator, keep_empty=keep_empty,
+        )  # fmt: skip
+        return chain(read_shard(shards[0]), chain.from_iterable(map(read_shard, shards[1:])))
     files = resolve_files(name)
     for file in files:
-        if file != "-" and not os.path.exists(file):
+        if not source_exists(file):
             raise file_not_found(file)
     if len(files) > 1 and columns.label != NO_LABEL:
         return read_parallel(*files, on_bad_row=on_bad_row, skipped=skipped)
@@ -155,10 +166,10 @@ def table_layout(
     """Return the layout that `read` would detect in a table or JSON lines; None for others."""
     if (found := find_table(path)) is not None:
         return detect_table_layout(found[1], columns, found[0])
-    name = os.fspath(path)
+    name = next(iter(list_shards(path)), os.fspath(path))
     if name == "-" or os.path.isdir(name):
         return None
-    if not os.path.exists(name):
+    if not source_exists(name):
         raise file_not_found(name)
     with contextlib.closing(LineSource(name)) as source:
         structure = "" if columns.label is not None else recognise_structure(source)

@@ -8,8 +8,9 @@ from weft.text.columns import WORD_NAMES, Columns
 from weft.text.formats.conllu_sentence import COLUMNS as CONLLU
 from weft.text.formats.parallel import resolve_files
 from weft.text.formats.recognise import is_matrix_file, recognise
-from weft.text.location import is_table, source_exists
+from weft.text.location import is_table
 from weft.text.read import table_layout
+from weft.text.shards import source_exists
 from weft.text.tag_columns import choose_tag_columns
 
 TABLES = ("csv", "tsv", "jsonl", "parquet", "table")

@@ -16,6 +16,7 @@ from weft.registry import check_types
 from weft.storage import atomic_write, write_bytes
 from weft.text.annotation.frames import Frames
 from weft.text.example import Example, GoldAnswers, Label, WordAnnotations
+from weft.text.formats.parquet import import_pyarrow
 from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
 from weft.text.formats.semantics.coreference import format_document
 from weft.text.formats.semantics.roles import format_example
@@ -72,7 +73,7 @@ def write_generated(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 @contextlib.contextmanager
 def open_text(part: str | Path, compression: str) -> Iterator[IO[str]]:
-    """Open a text file for writing, compressed for the endings ".gz" and ".xz"."""
+    """Open a text file for writing, compressed for the endings ".gz", ".xz" and ".zst"."""
     with open(part, "wb") as plain, contextlib.ExitStack() as stack:
         binary: IO[bytes] = plain
         if compression == ".gz":  # without name and time: same texts, same bytes
@@ -80,6 +81,10 @@ def open_text(part: str | Path, compression: str) -> Iterator[IO[str]]:
             binary = cast(IO[bytes], stack.enter_context(packed))
         elif compression == ".xz":
             binary = cast(IO[bytes], stack.enter_context(lzma.LZMAFile(plain, "wb")))
+        elif compression == ".zst":
+            pyarrow = import_pyarrow("Files compressed by Zstandard")
+            packed = pyarrow.CompressedOutputStream(plain, "zstd")
+            binary = cast(IO[bytes], stack.enter_context(packed))
         text = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=False)
         yield text
         text.flush()

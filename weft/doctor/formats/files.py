@@ -25,15 +25,15 @@ from weft.text.formats.parallel import SecondFile, look_like_labels, read_parall
 from weft.text.formats.recognise import SEMANTIC_FORMATS, check_format, is_matrix_file
 from weft.text.label_names import rename_labels
 from weft.text.line_source import BadRows, SkipLog, file_not_found
-from weft.text.location import source_exists
 from weft.text.read import Columns, read, resolve_columns, table_layout
 from weft.text.reading_plan import adapt_columns, plan_reading
+from weft.text.shards import source_exists
 
 SPLIT_NAMES = {1: ("data",), 2: ("train", "test"), 3: ("train", "dev", "test")}
 UNREADABLE = "unreadable"
 PARALLEL, MATRICES = "parallel", "matrices"
 SAMPLE_LINES = 200  # of a second file, to recognise labels
-TABLES = ("csv", "tsv", "jsonl", "table")
+TABLES = ("csv", "tsv", "jsonl", "table", "shards")
 
 
 @dataclass(frozen=True)

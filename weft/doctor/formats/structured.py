@@ -24,6 +24,7 @@ from weft.text.formats.semantics.recognise import recognise_semantics
 from weft.text.formats.standoff import are_span_rows
 from weft.text.line_source import LineSource
 from weft.text.location import is_table
+from weft.text.shards import list_shards
 
 STRUCTURED_FORMATS = ("conllu", "conll", "spans", "standoff", "trees", *SEMANTIC_FORMATS)
 
@@ -33,6 +34,8 @@ def format_of(path: str, format: str | None, columns: Columns) -> str:
     recognised = format or recognise(path)
     if is_table(path):
         return recognised
+    if list_shards(path):
+        return "shards"
     if recognised == "paragraphs":
         return "conllu"  # its sentences are checked
     if format is None and recognised == "jsonl":

@@ -14,15 +14,14 @@ from weft.text.line_source import (
     BadRowPolicy,
     BadRows,
     LineSource,
-    strip_compression,
 )
 from weft.text.location import is_table
 from weft.text.read import Columns, read
+from weft.text.shards import is_table_file, list_shards
 
 # Contents of a line: a sentence or a paragraph, with a break between documents; or a document.
 DocumentLayout = Literal["auto", "sentences", "paragraphs", "lines"]
 
-TABLE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")  # a row is a document
 MAX_DOCUMENT_CHARS = 2**20  # a longer document is split
 MIN_SENTENCES_PER_PARAGRAPH = 1.5  # on average, if lines are paragraphs
 
@@ -69,7 +68,7 @@ def read_documents(
     """
     has_text = False
     for name in list_files(path):
-        if is_table(name) or strip_compression(name)[0].endswith(TABLE_ENDINGS):
+        if is_table(name) or is_table_file(name):  # a row is a document
             rows = read(
                 name,
                 columns=columns or Columns(),
@@ -93,7 +92,7 @@ def read_documents(
 def list_files(path: str | os.PathLike[str]) -> list[str]:
     """Return the files of a path to documents."""
     out = []
-    for name in resolve_files(path):
+    for name in list_shards(path) or resolve_files(path):
         if not os.path.isdir(name):
             out.append(name)
             continue

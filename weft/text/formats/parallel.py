@@ -13,6 +13,7 @@ from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.text.formats.jsonl import add_references
 from weft.text.formats.recognise import is_matrix_file
 from weft.text.line_source import (
+    COMPRESSION_ENDINGS,
     EMPTY_TEXT,
     SKIP_HINT,
     BadRowPolicy,
@@ -24,7 +25,6 @@ from weft.text.line_source import (
 )
 from weft.text.location import is_table
 
-COMPRESSION_ENDINGS = ("", ".gz", ".xz")
 SLOT_FILES = ("seq.in", "seq.out", "label")  # words, slot tags and intents, line by line
 SecondFile = Literal["label", "tags", "other"]  # contents of the second comma-joined file
 
@@ -110,7 +110,7 @@ def sibling_file(path: str | os.PathLike[str], ending: str) -> str:
         raise UserError(
             f"{name}: source and target are the same file. Pass the ending of the other."
         )
-    ways = (plain + other for other in (packing, *COMPRESSION_ENDINGS))
+    ways = (plain + other for other in (packing, "", *COMPRESSION_ENDINGS))
     return next(filter(os.path.exists, ways), plain + packing)
 
 

@@ -14,6 +14,7 @@ from weft.text.example import Example, GoldAnswers, Label, parse_label
 from weft.text.formats.jsonl import Keys
 from weft.text.formats.rows import Row, RowFault, examples_from_rows, layout_of_rows
 from weft.text.line_source import SKIP_HINT, UNDECODABLE, BadRows
+from weft.text.remote import is_remote, open_remote
 from weft.text.tables.class_labels import decode_columns, hub_class_names
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def read_parquet(path: str, columns: Columns, bad_rows: BadRows) -> Iterator[Exa
 def _open(path: str, columns: Columns) -> tuple[ParquetFile, TableLayout]:
     pyarrow, parquet = _pyarrow()
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(open_remote(path) if is_remote(path) else path)
         first = next(file.iter_batches(batch_size=_BATCH_ROWS), None)
     except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8
         raise _damaged_error(path, error) from error

@@ -18,6 +18,7 @@ from weft.text.formats import brackets, conllu, squad, standoff
 from weft.text.formats.dialogue import turns
 from weft.text.line_source import LineSource, file_not_found, strip_compression
 from weft.text.location import is_table
+from weft.text.shards import list_shards, source_exists
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
@@ -70,9 +71,11 @@ def recognise(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     if is_table(name):
         return "table"
+    if shards := list_shards(name):
+        return recognise(shards[0])
     if name != "-" and os.path.isdir(name):
         return "standoff" if next(Path(name).rglob("*.ann"), None) else "folder"
-    if name != "-" and not os.path.exists(name):
+    if not source_exists(name):
         raise file_not_found(name)
     if name == "-":
         first = cast(io.BufferedReader, sys.stdin.buffer).peek(1)
