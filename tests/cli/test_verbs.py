@@ -185,7 +185,7 @@ def test_list_shows_what_there_is():
     tasks = [line for line in listed if line.split(":")[0] in registry.parts("task")]
     assert [line.split(":")[0] for line in tasks] == [
         "classify", "tag", "regress-words", "intent-slots", "sentences", "parse", "constituency",
-        "srl", "coref", "nodes", "language", "seq2seq", "pair-classify", "span", "masked",
+        "srl", "coref", "openie", "nodes", "language", "seq2seq", "pair-classify", "span", "masked",
     ]  # fmt: skip
     listed = [line for line in listed if line not in tasks]
     assert [line.split()[0] for line in listed if line[0] != " "] == config.recipes(None)

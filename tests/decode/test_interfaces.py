@@ -31,7 +31,7 @@ OUTPUTS = {
     "role-crf": ROLES, "role-spans": ROLES,
     "arcs": COLUMNS, "brackets": COLUMNS, "crf": COLUMNS, "tags": COLUMNS, "nodes": COLUMNS[:1],
     "numbers": 1, "recursive": COLUMNS, "span": (5, True), "masked": (V, True),
-    "intent-slots": COLUMNS, "word-coreference": COLUMNS, "ctc": (V, 2, 3),
+    "intent-slots": COLUMNS, "word-coreference": COLUMNS, "tuple-grid": COLUMNS, "ctc": (V, 2, 3),
 }  # fmt: skip
 HEADS = sorted(registry.parts("head"))
 DECODERS = sorted(registry.parts("decoder"))

@@ -11,6 +11,7 @@ from weft.embed.highway import Highway
 from weft.model import build_model
 from weft.run.settings import read_settings
 from weft.run.train import resolve_config
+from weft.text.annotation.word_tuples import LABELS
 from weft.train.initialise import INITS, initialise
 from weft.train.optim import build_optimisers, clip_gradients, set_learning_rate
 from weft.train.schedule import scheduled_rate
@@ -256,7 +257,7 @@ KEPT = (
     "indicator.weight",
     "senses.vectors.weight",
 )
-KEPT += ("segments.weight",)
+KEPT += ("segments.weight", "implied.weight")
 SMALL = {"hidden": 8, "heads": 2, "width": 8, "layers": 2, "feed_forward": 8, "buckets": 11}
 
 
@@ -321,6 +322,8 @@ def sizes(full):
         return 31, 29, 30
     if kind == "srl":
         return ROLES
+    if kind == "openie":
+        return ((LABELS, ""),) * 5
     if kind == "coref":
         return ((("chain",), ""), (("news",), ""))
     if kind in ("tag", "sentences", "parse", "constituency", "nodes", "intent-slots"):

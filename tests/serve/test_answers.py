@@ -17,6 +17,7 @@ RECIPES = {
     "constituency": "constituency", "intent-slots": "joint-bilstm-crf", "nodes": "tree-lstm",
     "language": "kneser-ney", "masked": "bert-pretrain", "span": "bidaf",
     "seq2seq": "seq2seq-records", "srl": "srl-spans", "coref": "coref-bilstm",
+    "openie": "openie-grid",
     "sentences": "sentence-splitter",
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -434,7 +434,16 @@ def _line(answer: "Answer") -> str:
         for entity, start, end in annotation.mentions:
             chains.setdefault(entity, []).append(" ".join(annotation.words[start:end]))
         return "\t".join(f"{entity}: {' | '.join(own)}" for entity, own in chains.items())
+    if annotation.kind == "tuples":
+        return "\t".join(_tuple_line(one) for one in value)
     return f"{value}"
+
+
+def _tuple_line(one: dict[str, Any]) -> str:
+    """Format a tuple: confidence, subject, predicate, the rest."""
+    subject, *others = (argument["text"] for argument in one["arguments"])
+    parts = (subject, one["predicate"]["text"], *others)
+    return f"{one['confidence']:.4f} ({'; '.join(parts)})"
 
 
 def _predicate_line(
@@ -461,7 +470,7 @@ def _draw(annotation: "Annotation") -> None:
 
     console = Terminal()
     console.print(draw_terminal(annotation), soft_wrap=True)
-    if annotation.kind in ("arcs", "nodes", "frames", "chains"):
+    if annotation.kind in ("arcs", "nodes", "frames", "chains", "tuples"):
         console.print()
 
 

@@ -28,6 +28,7 @@ TASK_NEEDS = {
     "sentences": "sentences in the order of a text, as in CoNLL-U",
     "srl": "a column of rolesets, then a column of roles for each predicate",
     "coref": "a column of mention brackets in documents, as in CoNLL-2012",
+    "openie": "one tuple a line: sentence, predicate, arguments, as in CaRB",
     **dict.fromkeys(PAIR_TASKS, "two texts in each row: --text A --text-pair B"),
     "span": "questions with answers in a passage, as in SQuAD's JSON",
     "seq2seq": "a target text for each text: a parallel file (--target) or a column (--label)",

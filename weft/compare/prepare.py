@@ -158,9 +158,9 @@ def find_tasks(data: Data) -> tuple[str, ...]:
 
 
 def _semantic_tasks(data: Data) -> tuple[str, ...]:
-    """Return the task of a file with columns of roles or of mention brackets, or none."""
+    """Return the task of a file of roles, of mention brackets or of tuples, or none."""
     named = data.format or data.text != "" or data.label != ""
-    for task in ("srl", "coref"):
+    for task in ("srl", "coref", "openie"):
         wanted = find_task(task).file_format
         if data.format == wanted if named else semantic_format(data.train, wanted) == wanted:
             return (task,)

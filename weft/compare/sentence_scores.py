@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from weft.compare import tuple_counts
 from weft.metrics.squad import exact_match, token_f1
 from weft.metrics.structure.brackets import EQUIVALENT_LABELS, BracketedTree, BracketF1
 from weft.metrics.structure.dependencies import strip_subtype
@@ -33,10 +34,11 @@ UNITS = {
     "answer": ("answers", "question types"),
     "frames": ("arguments", "roles"),
     "chains": ("links", "links"),
+    "tuples": ("words of tuples", "parts"),
 }
 
 # Kinds that can have more labels than gold, so that F1 is their metric.
-SPURIOUS_KINDS = ("spans", "constituents", "frames", "chains")
+SPURIOUS_KINDS = ("spans", "constituents", "frames", "chains", "tuples")
 
 DRAWN_KINDS = ("arcs", "constituents", "nodes")  # drawn as SVG, the others as running text
 
@@ -54,6 +56,8 @@ METRIC_DESCRIPTIONS = {
     "frames": "F1 of the arguments of given predicates, as in srl-eval.pl of CoNLL-2005",
     "chains": "the mean F1 of MUC, B³ and CEAF-e, as in CoNLL-2012; tests of two models compare "
     "the F1 of coreferent pairs of mentions",
+    "tuples": "the best F1 over confidences, as in CaRB; tests of two models compare the F1 of the "
+    "words of tuples",
     "nodes": "the fraction of nodes with the correct label",
     "bleu": "n-gram overlap with the references for n from 1 to 4, from 0 to 100, as in sacrebleu",
     "chrf": "character n-gram overlap with the references, from 0 to 100",
@@ -87,6 +91,8 @@ def score_sentence(predicted: Annotation, gold: Annotation) -> SentenceScores:
         return _score_frames(predicted, gold)
     if predicted.kind == "chains":
         return _score_chains(predicted, gold)
+    if predicted.kind == "tuples":
+        return _score_tuples(predicted, gold)
     if predicted.kind in ("constituents", "nodes") and (
         predicted.tree is None or gold.tree is None
     ):
@@ -154,6 +160,8 @@ def label_names(structure: Annotation) -> list[str]:
             return [one.label for _, one in _arguments(structure)]
         case "chains":
             return [LINK] * len(_links(structure))
+        case "tuples":
+            return tuple_counts.label_list(tuple_counts.labelled_rows(structure))
         case "answer":
             return ["answer" if structure.words else "no answer"]
         case "arcs":
@@ -261,6 +269,23 @@ def _score_chains(predicted: Annotation, gold: Annotation) -> SentenceScores:
     both, missed, extra = len(ours & theirs), len(theirs - ours), len(ours - theirs)
     confusions = [(LINK, LINK)] * both + [(LINK, NO_LABEL)] * missed + [(NO_LABEL, LINK)] * extra
     return SentenceScores([LINK] * both, [LINK] * len(ours), [LINK] * len(theirs), confusions)
+
+
+def _score_tuples(predicted: Annotation, gold: Annotation) -> SentenceScores:
+    """Count the words of tuples that are in the right part of the most similar gold tuple."""
+    ours, theirs = (tuple_counts.labelled_rows(one) for one in (predicted, gold))
+    confusions = [
+        (tuple_counts.label_name(right, NO_LABEL), tuple_counts.label_name(own, NO_LABEL))
+        for gold_row, own_row in tuple_counts.pair_rows(ours, theirs)
+        for right, own in zip(gold_row, own_row, strict=True)
+        if right or own
+    ]
+    return SentenceScores(
+        [right for right, own in confusions if right == own],
+        tuple_counts.label_list(ours),
+        tuple_counts.label_list(theirs),
+        confusions,
+    )
 
 
 def _intent_name(structure: Annotation) -> list[str]:

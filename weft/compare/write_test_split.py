@@ -15,6 +15,7 @@ from weft.text.formats.features import names_recording, recording_path
 from weft.text.formats.parallel import resolve_files, sibling_file
 from weft.text.formats.recognise import recognise
 from weft.text.formats.semantics.coreference import format_document
+from weft.text.formats.semantics.extractions import format_tuples
 from weft.text.formats.semantics.roles import format_example
 from weft.text.formats.squad import write_squad
 from weft.text.formats.standoff import write_spans
@@ -30,6 +31,7 @@ ENDINGS = {
     "trees": ".ptb",
     "roles": ".conll",
     "coreference": ".conll",
+    "extractions": ".tsv",
 }
 
 
@@ -134,6 +136,8 @@ def _format_sentences(data: Data, kind: str, chosen: list[Example]) -> list[str]
         return [format_example(example) for example in chosen]
     if kind == "coreference":
         return [format_document(example) for example in chosen]
+    if kind == "extractions":
+        return [line for example in chosen for line in format_tuples(example)]
     return [f"{trees.format(example.tree)}\n" for example in chosen if example.tree]
 
 

@@ -40,14 +40,16 @@ from weft.predict.preprocess import add_parses, parse_or_text
 from weft.tasks.annotation import Annotation
 from weft.tasks.regress_words import WordScale
 from weft.tasks.semantics.coreference import CoreferenceSpace
+from weft.tasks.semantics.openie import TupleSpace
 from weft.tasks.semantics.srl import VERB, RoleSpace
 from weft.tasks.tag import Tag
 from weft.tasks.tag_vocabulary import TagSpace
 from weft.tasks.task import Answer
 from weft.text.annotation import schemes
 from weft.text.annotation.constituents import tree_to_spans
-from weft.text.annotation.frames import Coreference, Frames
+from weft.text.annotation.frames import Coreference, Extractions, Frames
 from weft.text.annotation.mention_heads import find_heads
+from weft.text.annotation.word_tuples import IMPLIED, LABELS, NONE, label_words, read_tuples
 from weft.text.example import CharSpans, Example, SkipCounter, WordAnnotations
 from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.untrusted import parse_integer
@@ -233,7 +235,9 @@ def text_and_offsets(example: Example) -> tuple[str, Sequence[tuple[int, int]]]:
 
 def gold_annotation(predictor: Predictor, example: Example) -> Annotation | None:
     """Return the gold annotation if the example has one for every word."""
-    annotated = isinstance(example.label, (WordAnnotations, CharSpans, Frames, Coreference))
+    annotated = isinstance(
+        example.label, (WordAnnotations, CharSpans, Frames, Coreference, Extractions)
+    )
     if not annotated and example.tree is None:
         return None
     try:
@@ -253,7 +257,7 @@ def _preprocess(predictor: Predictor, one: str | Example) -> Example:
         if example.tree is None and parser is not None:
             (example,) = add_parses([example], parser)
     known = example.tree is not None or isinstance(
-        example.label, (WordAnnotations, CharSpans, Frames, Coreference)
+        example.label, (WordAnnotations, CharSpans, Frames, Coreference, Extractions)
     )
     return predictor.task.prepare(example, SkipCounter()) if known else example
 
@@ -311,6 +315,8 @@ def _column_choices(
         return _role_choices(predictor, example, predicted, right, column, word)
     if isinstance(predictor.space, CoreferenceSpace):
         return _link_choices(predictor, example, right, column, word)
+    if isinstance(predictor.space, TupleSpace):
+        return _tuple_choices(predictor.space, predicted, right, column)
     space = _tag_space(predictor)
     known = ("head", *space.names) if predicted.kind == "arcs" else space.names
     if predicted.kind == "spans" and not predicted.label:
@@ -342,6 +348,25 @@ def _column_choices(
     return _ColumnChoices(
         name, TargetSpec("tag", k), space.entries[space.names.index(name)], ours, theirs
     )
+
+
+def _tuple_choices(
+    space: TupleSpace, predicted: Annotation, right: Annotation | None, column: str
+) -> _ColumnChoices:
+    """The parts that the words have in one tuple, by default the first."""
+    if column and column not in space.names:
+        raise unknown_name("column", column, space.names, "this model")
+    name = column or space.names[0]
+    row = space.names.index(name)
+
+    def labels(annotation: Annotation) -> list[str]:
+        tuples, size = read_tuples(annotation.tuples), len(annotation.words)
+        if row >= len(tuples):
+            return [LABELS[NONE]] * size
+        return [LABELS[label] for label in label_words(tuples[row], size)[len(IMPLIED) :]]
+
+    gold = labels(right) if right else ()
+    return _ColumnChoices(name, TargetSpec("tag", row), LABELS, labels(predicted), gold)
 
 
 def _bracket_choices(

@@ -20,6 +20,7 @@ from weft.decode.heads.intent_slots import IntentSlotOutput
 from weft.decode.heads.parse import ConstituencyOutput, DependencyOutput, RecursiveOutput
 from weft.decode.heads.roles import RoleOutput
 from weft.decode.heads.semantics.coreference import CoreferenceOutput
+from weft.decode.heads.semantics.tuple_grid import GridOutput
 from weft.decode.heads.tag import TagOutput
 from weft.decode.heads.tree_nodes import TreeNodeOutput
 from weft.decode.heads.word_numbers import NumberOutput
@@ -50,6 +51,7 @@ WordOutput = (  # of a head that labels words or spans of them
     | RecursiveOutput
     | RoleOutput
     | CoreferenceOutput
+    | GridOutput
     | IntentSlotOutput
 )
 
@@ -278,7 +280,12 @@ def choice_probs(output: WordOutput, wanted: TargetSpec) -> Tensor:
 
 
 def _tag_scores(
-    output: TagOutput | DependencyOutput | ConstituencyOutput | RecursiveOutput | IntentSlotOutput,
+    output: TagOutput
+    | DependencyOutput
+    | ConstituencyOutput
+    | RecursiveOutput
+    | IntentSlotOutput
+    | GridOutput,
 ) -> TagOutput:
     tags = output if isinstance(output, TagOutput) else output.tags
     assert tags is not None

@@ -20,7 +20,7 @@ from weft.predict.preprocess import preprocess
 from weft.registry import check_types
 from weft.tasks.language import LMMetric
 from weft.tasks.task import Answer
-from weft.text.annotation.frames import Coreference, Frames
+from weft.text.annotation.frames import Coreference, Extractions, Frames
 from weft.text.example import (
     UNKNOWN_WORDS,
     Example,
@@ -257,6 +257,8 @@ def label_json(label: Label) -> object:
     """Return a label as JSON: the columns of words, the texts of answers, predicates, mentions."""
     if isinstance(label, Frames):
         return [dataclasses.asdict(one) for one in label.predicates]
+    if isinstance(label, Extractions):
+        return [[one.predicate, *one.arguments] for one in label.tuples]
     if isinstance(label, Coreference):
         return [{"entity": m.label, "start": m.start, "end": m.end} for m in label.mentions]
     if isinstance(label, GoldAnswers):

@@ -44,7 +44,8 @@ def word_weights(decoded: Decoded) -> tuple[TokenWeight, ...]:
     Probabilities that are not of words, one by one, give none; nor does a label of the whole
     sentence, which the table repeats.
     """
-    if not decoded.places or decoded.probs.ndim < 2:
+    by_word = decoded.probs.ndim == 2 and len(decoded.probs) == len(decoded.places)
+    if not decoded.places or not by_word:
         return ()
     width = decoded.probs.shape[1] - decoded.sentence_columns
     probs = decoded.probs[:, :width].min(1).tolist()

@@ -23,7 +23,7 @@ from weft.text.formats.documents import DocumentLayout, list_files, read_documen
 from weft.text.formats.features import not_text_error
 from weft.text.formats.parallel import SecondFile, read_parallel, resolve_files, target_ending
 from weft.text.formats.raw import read_raw_lines, split_lines
-from weft.text.formats.recognise import UNLEARNED_FORMATS, is_matrix_file
+from weft.text.formats.recognise import is_matrix_file
 from weft.text.formats.semantics.recognise import semantic_format
 from weft.text.formats.semantics.roles import read_roles
 from weft.text.label_names import check_names, rename_labels
@@ -43,6 +43,7 @@ DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual on
 FORMAT_RECIPES = {
     "roles": "srl-bilstm-crf",
     "coreference": "coref-bilstm",
+    "extractions": "openie-grid",
     "paragraphs": "sentence-splitter",
 }
 WORD_TASKS = ("tag", "intent-slots", "regress-words")  # read a column of a file of words
@@ -304,11 +305,6 @@ def example_source(
         if mode == "documents":
             return read_documents(
                 path, data.documents, columns=columns, on_bad_row=data.on_bad_row, skipped=tally
-            )
-        if mode == "labelled" and data.format in UNLEARNED_FORMATS:
-            raise UserError(
-                f"{path}: no task learns from data.format = '{data.format}' yet; `weft check` "
-                "reads it. To train a tagger on a column, omit it and pass --text and --label."
             )
         files = resolve_files(path, data.target, data.references)
         if len(files) > 1 and mode == "texts" and not data.target:

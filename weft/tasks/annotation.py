@@ -11,6 +11,7 @@ from weft.notebook import HtmlRepr
 from weft.protocols import Saved
 from weft.text.annotation.frames import FrameRow
 from weft.text.annotation.trees import Tree, TreeBuilder, feed_token, format, tokenise
+from weft.text.annotation.word_tuples import TupleRow
 
 if TYPE_CHECKING:
     from weft.decode.heads.averaging import SentenceScores
@@ -26,6 +27,7 @@ JSON_FIELDS = (
     "scores",
     "frames",
     "mentions",
+    "tuples",
 )
 
 
@@ -63,7 +65,8 @@ class SentenceDistribution:
 class Annotation(HtmlRepr):
     """One sentence with its tags, spans, arcs or tree; the other fields are empty."""
 
-    kind: str  # tags, word-numbers, spans, frames, chains, arcs, constituents, nodes or answer
+    # tags, word-numbers, spans, frames, chains, tuples, arcs, constituents, nodes or answer
+    kind: str
     words: tuple[str, ...]  # for an answer in a passage, its text as one word
     places: tuple[CharSpan, ...] = ()
     text: str = ""  # that offsets refer to; empty: the words joined by spaces
@@ -76,6 +79,7 @@ class Annotation(HtmlRepr):
     scores: tuple[float, ...] = ()
     frames: tuple[FrameRow, ...] = ()  # the predicates with their roles
     mentions: tuple[tuple[str, int, int], ...] = ()  # entity, words from, up to
+    tuples: tuple[TupleRow, ...] = ()  # extracted, as `weft.text.annotation.word_tuples` has them
     # For an answer in a passage: start, end and probability of each token as its first or last.
     starts: tuple[tuple[int, int, float], ...] = ()
     ends: tuple[tuple[int, int, float], ...] = ()

@@ -14,11 +14,12 @@ from typing import IO, cast
 from weft.errors import UserError, unknown_name
 from weft.registry import check_types
 from weft.storage import atomic_write, write_bytes
-from weft.text.annotation.frames import Frames
+from weft.text.annotation.frames import Extractions, Frames
 from weft.text.example import Example, GoldAnswers, Label, WordAnnotations
 from weft.text.formats.parquet import import_pyarrow
 from weft.text.formats.recognise import FORMAT_BY_ENDING, LABEL_PREFIX
 from weft.text.formats.semantics.coreference import format_document
+from weft.text.formats.semantics.extractions import format_tuples
 from weft.text.formats.semantics.roles import format_example
 from weft.text.line_source import strip_compression
 
@@ -206,6 +207,13 @@ def _write_coreference(examples: Iterable[Example], out: IO[str], separator: str
         out.write(format_document(example))
 
 
+def _write_tuples(examples: Iterable[Example], out: IO[str], separator: str) -> None:
+    for example in examples:
+        if not isinstance(example.label, Extractions):
+            raise UserError(f"{example.where}: no tuples to write as lines. Write JSONL instead.")
+        out.writelines(format_tuples(example))
+
+
 _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
     "csv": _write_csv,
     "tsv": _write_tsv,
@@ -214,4 +222,5 @@ _WRITERS: dict[str, Callable[[Iterable[Example], IO[str], str], None]] = {
     "lines": _write_lines,
     "roles": _write_roles,
     "coreference": _write_coreference,
+    "extractions": _write_tuples,
 }

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 FORMATS = ("text", "jsonl", "tsv", "html")
 SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".tsv": "tsv", ".html": "html"}
 MAX_PAGE_SENTENCES = 500
+AGREED_TOGETHER = 512  # sentences
 
 Sentence = tuple[str, tuple[tuple[int, int], ...], "list[WordTuple]"]  # text, offsets, tuples
 
 
 def extract(
-    model: Annotated[Path, typer.Argument(help="Model or run folder of the task 'srl'.")],
+    model: Annotated[
+        Path, typer.Argument(help="Model or run folder of the task 'openie' or 'srl'.")
+    ],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,6 +48,16 @@ def extract(
     min_confidence: Annotated[
         float, typer.Option(help="Leave out tuples of lower confidence, from 0 to 1.")
     ] = 0.0,
+    agree: Annotated[
+        str,
+        typer.Option(
+            help="A second model; tuples that it does not extract as well are left out.",
+            metavar="MODEL",
+        ),
+    ] = "",
+    agreement: Annotated[
+        float, typer.Option(help="With --agree, the least F1 of the words of the two tuples.")
+    ] = 0.8,
     text: options.Text = "",
     on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
@@ -56,27 +70,39 @@ def extract(
     chosen = _choose_format(format, output)
     if not 0 <= min_confidence <= 1:
         raise UserError(f"--min-confidence is a number from 0 to 1; got {min_confidence}.")
+    if not 0 < agreement <= 1:
+        raise UserError(f"--agreement is a number above 0, at most 1; got {agreement}.")
     if output is not None and output.is_dir():
         raise UserError(f"{output} is a folder. Name a file, such as {output / 'tuples.jsonl'}.")
     predictor = load(model, device=device)
-    kind = predictor.config["task"]["kind"]
-    if kind != "srl":
-        raise UserError(
-            f"{model} is of the task '{kind}'; tuples are made from semantic roles. Train a model "
-            "with `weft train --recipe srl-bilstm-crf`."
-        )
+    _check_task(predictor, model)
+    agreeing = load(agree, device=device) if agree else None
+    if agreeing is not None:
+        _check_task(agreeing, agree)
     tally = SkipCounter()
     named = inputs or ["-"]
     typed = typed_texts(named, pairs=False)
     rows = read_inputs(predictor, named[0], (text, ""), on_bad_row, tally, conllu=False)
     examples = iter(typed) if typed else (example for example, _ in rows)
     sentences = _extract(predictor, examples, min_confidence)
+    if agreeing is not None:
+        sentences = _keep_agreed(sentences, agreeing, agreement)
     if chosen == "html":
         assert output is not None
         _write_page(output, sentences, named[0] if len(named) == 1 else "texts")
     else:
         _write_lines(output, sentences, chosen)
     _report(tally)
+
+
+def _check_task(predictor: "Predictor", model: str | Path) -> None:
+    kind = predictor.config["task"]["kind"]
+    if kind not in ("srl", "openie"):
+        raise UserError(
+            f"{model} is of the task '{kind}'; tuples come from models of the task 'openie', or by "
+            "rules from semantic roles. Train one with `weft train --recipe openie-grid` or "
+            "`--recipe srl-bilstm-crf`."
+        )
 
 
 def _choose_format(format: str, output: Path | None) -> str:
@@ -100,6 +126,7 @@ def _extract(
 ) -> Iterator[Sentence]:
     """Yield each sentence with its tuples, in constant memory."""
     from weft.tasks.semantics.role_tuples import extract_tuples
+    from weft.text.annotation.word_tuples import read_tuples
 
     given = ((example, None) for example in examples)
     with counting("texts") as count:
@@ -109,9 +136,27 @@ def _extract(
             if found is None:
                 yield example.text, (), []
                 continue
-            tuples = extract_tuples(found.words, found.frames, answer.scores)
+            tuples = (
+                read_tuples(found.tuples)
+                if found.kind == "tuples"
+                else extract_tuples(found.words, found.frames, answer.scores)
+            )
             kept = [one for one in tuples if one.confidence >= min_confidence]
             yield found.text or example.text, found.places, kept
+
+
+def _keep_agreed(
+    sentences: Iterator[Sentence], predictor: "Predictor", least: float
+) -> Iterator[Sentence]:
+    """Yield the sentences with the tuples that a second model extracts as well."""
+    from weft.tasks.semantics.tuple_agreement import keep_agreed
+    from weft.text.example import Example
+
+    while chunk := list(islice(sentences, AGREED_TOGETHER)):
+        texts = (Example(text) for text, _, _ in chunk)
+        found = _extract(predictor, texts, 0.0)
+        for (text, places, tuples), (_, other_places, others) in zip(chunk, found, strict=True):
+            yield text, places, keep_agreed((tuples, places), (others, other_places), least)
 
 
 def _lines(sentence: Sentence, chosen: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ MAX_DRAWN_WORDS = 25  # of a sentence whose drawing is readable
 # One label per text, several, or a number; or a structure over the words.
 Kind = Literal[
     "classes", "sets", "numbers", "tags", "word-numbers", "spans", "arcs", "constituents", "nodes",
-    "answer", "frames", "chains",
+    "answer", "frames", "chains", "tuples",
 ]  # fmt: skip
 
 Value = str | tuple[str, ...] | float | Annotation  # one label or several, a number, or a structure

@@ -16,7 +16,9 @@ from weft.report.drawings import (
     terminal,
     tree_svg,
 )
+from weft.report.drawings.tuple_graph import draw_tuples
 from weft.tasks.annotation import Annotation
+from weft.tasks.semantics.openie import annotated_extractions
 from weft.text.annotation.trees import Tree
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def draw(
         return _draw_frames(predicted, gold)
     if predicted.kind == "chains":
         return _draw_chains(predicted, gold)
+    if predicted.kind == "tuples":
+        return _draw_tuples(predicted, gold)
     if predicted.kind == "arcs":
         return _scrollable(_draw_arcs(predicted, gold))
     if predicted.tree is None:  # of an empty text
@@ -74,6 +78,8 @@ def draw_terminal(predicted: Annotation, gold: Annotation | None = None) -> "Tex
         if gold is None or gold.mentions == predicted.mentions:
             return ours
         return _stack_lines(ours, chains.draw_chains_terminal(gold))
+    if predicted.kind == "tuples":
+        return _draw_tuples_terminal(predicted, gold)
     if predicted.kind == "arcs":
         gold_arcs = (gold.heads, gold.relations) if gold else ()
         return terminal.draw_dependencies(
@@ -219,6 +225,29 @@ def _draw_chains(predicted: Annotation, gold: Annotation | None) -> Markup:
     if gold is None or gold.mentions == predicted.mentions:
         return drawn
     return tree_svg.side_by_side(drawn, chains.draw_chains(gold))
+
+
+def _draw_tuples(predicted: Annotation, gold: Annotation | None) -> Markup:
+    text = _running_text(predicted, gold)
+    drawn = _scrollable(draw_tuples(annotated_extractions(predicted, text).tuples))
+    if gold is None or _same_tuples(predicted, gold):
+        return drawn
+    return tree_svg.side_by_side(
+        drawn, _scrollable(draw_tuples(annotated_extractions(gold, text).tuples))
+    )
+
+
+def _draw_tuples_terminal(predicted: Annotation, gold: Annotation | None) -> "Text":
+    text = _running_text(predicted, gold)
+    ours = terminal.draw_tuples(text, annotated_extractions(predicted, text).tuples)
+    if gold is None or _same_tuples(predicted, gold):
+        return ours
+    return _stack_lines(ours, terminal.draw_tuples(text, annotated_extractions(gold, text).tuples))
+
+
+def _same_tuples(predicted: Annotation, gold: Annotation) -> bool:
+    """Return True if two annotations differ in confidence at most."""
+    return [row[1:] for row in predicted.tuples] == [row[1:] for row in gold.tuples]
 
 
 def _draw_frames(predicted: Annotation, gold: Annotation | None) -> Markup:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from weft.report.drawings.tagged_text import Span, sort_spans, split_columns
 from weft.tasks.annotation import Annotation
+from weft.text.annotation.frames import Extraction
 
 LABEL_STYLES = (
     "cyan",
@@ -51,6 +52,20 @@ def draw_entities(text: str, spans: Sequence[Span], other: Sequence[Span] | None
         offset = span[0]
     close(len(text))
     out.append(text[offset:])
+    return out
+
+
+def draw_tuples(text: str, tuples: Sequence[Extraction]) -> Text:
+    """Draw a text, then a line for each tuple: confidence, subject, predicate, the rest."""
+    out = Text(text)
+    for one in tuples:
+        sure = "    " if one.confidence is None else f"{one.confidence:.2f}"
+        out.append(f"\n  {sure}  (", "dim")
+        subject, *others = one.arguments
+        parts = ((subject, "cyan"), (one.predicate, "bold"), *((part, "green") for part in others))
+        for number, (part, style) in enumerate(parts):
+            out.append("; " if number else "", "dim").append(part, style)
+        out.append(")", "dim")
     return out
 
 

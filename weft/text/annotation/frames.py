@@ -89,6 +89,8 @@ class Extraction:
     arguments: tuple[str, ...]
     confidence: float | None = None  # of a system; None of gold tuples
     line: int = field(default=0, compare=False)  # of the file
+    # Characters of the predicate and of each argument, if the file has them.
+    spans: tuple[tuple[tuple[int, int], ...], ...] = field(default=(), compare=False)
 
     def locate(self, sentence: str) -> tuple[tuple[int, int] | None, ...]:
         """Return the characters of predicate and arguments; None of one that is worded anew."""

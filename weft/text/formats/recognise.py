@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
 SEMANTIC_FORMATS = ("roles", "coreference", "extractions")  # read on request
-UNLEARNED_FORMATS = ("extractions",)  # no task learns them yet
 FORMATS = (
     *("csv", "tsv", "jsonl", "parquet", "fasttext", "trees", "lines", "folder"),
     *("conllu", "conll", "spans", "standoff", "squad", "dialogue", "paragraphs"),

@@ -1,7 +1,8 @@
 """Tuples of open information extraction, one a line (CaRB).
 
 Gold lines are sentence, predicate, arguments; those of a system have a confidence after the
-sentence. Cells are separated by tabs.
+sentence. Cells are separated by tabs. JSON lines of `weft extract` have all tuples of a sentence,
+with their characters.
 """
 
 import math
@@ -12,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 
+from weft import jsonio
 from weft.errors import UserError
 from weft.text.annotation.frames import Extraction, Extractions
 from weft.text.example import Example, SkipCounter
@@ -21,12 +23,14 @@ MIN_AGREEMENT = 0.8  # fraction of lines that must look like tuples of their sen
 MIN_SENTENCE_WORDS = 4
 MIN_REPEATED = 0.05  # fraction of lines with the sentence of the line before, or another width
 _WORD = re.compile(r"\w+|[^\w\s]")
-SHORT, NO_PREDICATE, BAD_CONFIDENCE, NO_SENTENCE = (
+SHORT, NO_PREDICATE, BAD_CONFIDENCE, NO_SENTENCE, BAD_ROW = (
     "too few columns",
     "missing predicate",
     "confidence not a number",
     "missing sentence",
+    "malformed row of tuples",
 )
+Spans = tuple[tuple[tuple[int, int], ...], ...]  # characters of a predicate and its arguments
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,18 @@ class ExtractionLine:
     line: int
     scored: bool  # has a confidence
     file: str = ""
+    spans: Spans = ()
+    malformed: str = ""  # what is wrong with a row of JSON
 
     @property
     def sentence(self) -> str:
-        return self.cells[0].strip()
+        return self.cells[0].strip() if self.cells else ""
 
     def fault(self) -> tuple[str, str] | None:
         """Return the kind of fault that makes the line unusable, and what is wrong."""
         least = 3 + self.scored
+        if self.malformed:
+            return BAD_ROW, self.malformed
         if not self.sentence:
             return NO_SENTENCE, "the first column is empty"
         if len(self.cells) < least:
@@ -62,7 +70,10 @@ class ExtractionLine:
         """Return the tuple, without empty arguments."""
         confidence = _parse_confidence(self.cells[1]) if self.scored else None
         predicate, *arguments = (cell.strip() for cell in self.cells[1 + self.scored :])
-        return Extraction(predicate, tuple(a for a in arguments if a), confidence, self.line)
+        kept = [k for k, argument in enumerate(arguments) if argument]
+        spans = (self.spans[0], *(self.spans[k + 1] for k in kept)) if self.spans else ()
+        parts = tuple(arguments[k] for k in kept)
+        return Extraction(predicate, parts, confidence, self.line, spans)
 
 
 def detect_extractions(path: str | os.PathLike[str]) -> bool | None:
@@ -73,6 +84,8 @@ def detect_extractions(path: str | os.PathLike[str]) -> bool | None:
     """
     with closing(LineSource(path)) as source:
         lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in source.head()]
+    if _are_json_rows(lines):
+        return True
     rows = [line.split("\t") for line in lines if line.strip()]
     if len(rows) < 2 or len(rows[0][0].split()) < MIN_SENTENCE_WORDS:
         return None
@@ -88,6 +101,20 @@ def detect_extractions(path: str | os.PathLike[str]) -> bool | None:
     if fitting < MIN_AGREEMENT * len(rows) or repeated + varied < MIN_REPEATED * len(rows):
         return None
     return scored
+
+
+def _are_json_rows(lines: Sequence[str]) -> bool:
+    """Return whether the first line that can be read is a sentence with its tuples."""
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith("{"):
+            return False
+        try:
+            row = jsonio.parse(line, "") if line.strip() else None
+        except UserError:
+            continue
+        if isinstance(row, dict):
+            return isinstance(row.get("text"), str) and isinstance(row.get("tuples"), list)
+    return False
 
 
 def _is_tuple(row: Sequence[str], scored: bool) -> bool:
@@ -122,9 +149,49 @@ def read_lines(
             f"{name}: no tuples of sentence, predicate and arguments. Write one a line, separated "
             "by tabs; after the sentence may stand a confidence."
         )
+    with closing(LineSource(path)) as source:
+        head = [raw.decode("utf-8", "replace") for raw in source.head()]
+    from_json = _are_json_rows(head)
     for number, line in LineSource(path).lines(BadRows(name, on_bad_row, skipped)):
-        if line.strip():
+        if line.strip() and from_json:
+            yield from _json_lines(line, number, name)
+        elif line.strip():
             yield ExtractionLine(tuple(line.split("\t")), number, scored, name)
+
+
+def _json_lines(line: str, number: int, name: str) -> Iterator[ExtractionLine]:
+    """Yield the tuples of a row of JSON; of a malformed one, a line that says so."""
+    try:
+        row = jsonio.parse(line, name, number)
+    except UserError:
+        yield ExtractionLine((), number, True, name, malformed="not readable as JSON")
+        return
+    try:
+        text, tuples = row["text"], row["tuples"]
+        if not isinstance(text, str) or not isinstance(tuples, list):
+            raise TypeError
+        for one in tuples:
+            parts = (one["predicate"], *one["arguments"])
+            spans = tuple(_parse_spans(part["spans"], len(text)) for part in parts)
+            cells = (text, f"{float(one['confidence'])}", *(f"{part['text']}" for part in parts))
+            flat = tuple(" ".join(cell.split()) for cell in cells[1:])
+            yield ExtractionLine((text, *flat), number, True, name, spans)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        wanted = 'a "text" and its "tuples", with confidence, predicate, arguments and their spans'
+        yield ExtractionLine((), number, True, name, malformed=f"it should have {wanted}")
+
+
+def _parse_spans(spans: object, size: int) -> tuple[tuple[int, int], ...]:
+    """Return characters from and up to in a text of this size, or raise a ValueError."""
+    if not isinstance(spans, list):
+        raise ValueError
+    out = []
+    for span in spans:
+        start, end = span
+        if type(start) is not int or type(end) is not int or not 0 <= start < end <= size:
+            raise ValueError
+        out.append((start, end))
+    return tuple(out)
 
 
 def read_extractions(
@@ -173,10 +240,19 @@ def read_gold_tuples(
 
 def group_tuples(rows: Iterable[ExtractionLine]) -> Iterator[Example]:
     """Yield an Example for each run of usable lines of one sentence."""
-    for sentence, run in groupby(rows, key=lambda row: row.sentence):
+    for sentence, run in groupby(rows, key=lambda row: row.cells[0] if row.spans else row.sentence):
         own = list(run)
         tuples = Extractions(tuple(row.extraction() for row in own))
         yield Example(sentence, tuples, "", own[0].file, own[0].line)
+
+
+def format_tuples(example: Example) -> Iterator[str]:
+    """Yield the tuples of a sentence as lines."""
+    assert isinstance(example.label, Extractions)
+    text = " ".join(example.text.split())
+    for one in example.label.tuples:
+        score = [] if one.confidence is None else [f"{one.confidence:.4f}"]
+        yield "\t".join([text, *score, one.predicate, *one.arguments]) + "\n"
 
 
 def _parse_confidence(cell: str) -> float | None:

@@ -15,7 +15,7 @@ def recognise_semantics(path: str | os.PathLike[str], kind: str) -> str:
         if detect_roles(path) is not None:
             return "roles"
         return "coreference" if detect_coreference(path) is not None else ""
-    if kind in ("tsv", "lines") and detect_extractions(path) is not None:
+    if kind in ("tsv", "lines", "jsonl") and detect_extractions(path) is not None:
         return "extractions"
     return ""
 
