@@ -14,6 +14,7 @@ dialogues of DailyDialog's test part.
 
 import gzip
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -48,9 +49,21 @@ SYNONYMS = {
 STATES: dict[str, Any] = {
     "data.dialogue": "update", "data.swap_values": ["food"], "task.metrics": ["joint"],
     "task.coverage": 0.0, "decoder.coverage": False, "tokenizer.lowercase": True,
-    "tokenizer.min_count": 1, "generate.no_repeat_ngram_size": 0, "train.epochs": 20,
+    # Words seen less often are unknown: the model learns to copy them only if they are values.
+    "tokenizer.min_count": 3, "generate.no_repeat_ngram_size": 0, "train.epochs": 16,
     "train.ema_decay": 0.998, "train.patience": 0,
 }  # fmt: skip
+WRITTEN = ("entity_match", "task_success", "bleu")
+SYSTEMS = {  # -> where a seed's line has their metrics
+    "seq2seq-attention, predicted states": "",
+    "seq2seq-attention, true states": "true states",
+    "people (the corpus itself)": "corpus",
+}
+PUBLISHED = {  # of the test part, each with the authors' own delexicalisation
+    "NDM (Wen et al. 2017)": (86.34, 75.16, 21.84),
+    "NDM, attention and weighted decoding (Wen et al. 2017)": (90.88, 83.82, 23.04),
+    "attentive NDM, best of a search (table of the authors' software)": (None, 80.1, 24.03),
+}
 HISTORY = 2  # turns that a response reads
 RESPONSES: dict[str, Any] = {
     "data.dialogue": "response", "data.history": HISTORY, "task.metrics": ["bleu-lower"],
@@ -73,8 +86,11 @@ def split_camrest(source: Path, folder: Path) -> dict[str, str]:
 
 
 def fit(recipe: str, values: dict[str, Any], folder: Path) -> Predictor:
-    config = weft.recipe(recipe).with_values(values, "bench")
-    return weft.train(config, folder, quiet=True).predictor
+    """Return the model of a run, which is trained unless it is there."""
+    if (folder / "model").is_dir():
+        return weft.load(folder)
+    config = weft.recipe(recipe).with_values({**values, "train.threads": 1}, "bench")
+    return weft.train(config, folder, quiet=True, device="cpu").predictor
 
 
 def predict_states(tracker: Predictor, file: str) -> tuple[list[Dialogue], dict[str, Any]]:
@@ -127,23 +143,20 @@ def rounded(metric: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fulfil(data: Path, seed: int, part: str) -> dict[str, Any]:
+def fulfil(data: Path, runs: Path, seed: int, part: str) -> dict[str, Any]:
     """Train a tracker and responses on CamRest676 and return the metrics of a part."""
     source, began = data / "camrest676", time.perf_counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = split_camrest(source / "dialogues.json.gz", folder)
-        file = files[f"data.{part}"]
-        del files["data.test"]
-        synonyms = folder / "synonyms.json"
-        synonyms.write_text(json.dumps(SYNONYMS), "utf-8")
-        own = {**files, "data.database": str(source / "restaurants.json.gz"), "train.seed": seed}
-        tracker = fit(
-            "seq2seq-copy", {**own, **STATES, "data.synonyms": str(synonyms)}, folder / "states"
-        )
-        model = fit("seq2seq-attention", {**own, **RESPONSES}, folder / "responses")
-        dialogues, accuracy = predict_states(tracker, file)
-        true = list(read_dialogues(file))
+    files = split_camrest(source / "dialogues.json.gz", runs)
+    file = files[f"data.{part}"]
+    del files["data.test"]
+    synonyms = runs / "synonyms.json"
+    synonyms.write_text(json.dumps(SYNONYMS), "utf-8")
+    own = {**files, "data.database": str(source / "restaurants.json.gz"), "train.seed": seed}
+    states = {**own, **STATES, "data.synonyms": str(synonyms)}
+    tracker = fit("seq2seq-copy", states, runs / f"states-{seed}")
+    model = fit("seq2seq-attention", {**own, **RESPONSES}, runs / f"responses-{seed}")
+    dialogues, accuracy = predict_states(tracker, file)
+    true = list(read_dialogues(file))
     database = read_entities(source / "restaurants.json.gz")
     said = [
         [str(e.label) for e in dialogue_examples(one, "response", database=database)]
@@ -157,6 +170,29 @@ def fulfil(data: Path, seed: int, part: str) -> dict[str, Any]:
         "parameters": {"states": tracker.parameters, "responses": model.parameters},
         "seconds": round(time.perf_counter() - began, 1),
     }  # fmt: skip
+
+
+def average(rows: Sequence[dict[str, Any]], name: str, system: str = "") -> dict[str, Any]:
+    """Return a metric over seeds, in percent: mean, standard deviation, turns or dialogues."""
+    found = [(row[system] if system else row)[name] for row in rows]
+    percent = [one["value"] * (1 if name == "bleu" else 100) for one in found]
+    spread = statistics.stdev(percent) if len(percent) > 1 else 0.0
+    return {
+        "mean": round(statistics.mean(percent), 2), "sd": round(spread, 2), "n": found[0]["n"],
+    }  # fmt: skip
+
+
+def summarise(record: Record, rows: Sequence[dict[str, Any]]) -> None:
+    """Record the means of all seeds beside published figures."""
+    about = {"part": rows[0]["part"], "seeds": len(rows)}
+    tracked = {name: average(rows, name) for name in ("joint_goal_accuracy", "slot_f1")}
+    record.line("dialogue, states", recipe="seq2seq-copy", **about, **tracked)
+    for system, key in SYSTEMS.items():
+        written = {name: average(rows, name, key) for name in WRITTEN}
+        record.line("dialogue, responses", system=system, **about, **written)
+    for system, values in PUBLISHED.items():
+        written = {name: {"mean": one} for name, one in zip(WRITTEN, values, strict=True)}
+        record.line("dialogue, responses", system=system, part="test", seeds=1, **written)
 
 
 def rank(file: Path, model: str, turns: int, dialogues: int) -> dict[str, Any]:
@@ -190,7 +226,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--parts", default="task,ranking")
     parser.add_argument("--part", default="test", choices=("dev", "test"), help="of CamRest676")
-    parser.add_argument("--seed", type=int, default=1, help="the first")
+    parser.add_argument("--runs", default="", help="keeps runs; those in it are not repeated")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--file", default="en_test.txt.gz", help="of dailydialog/")
@@ -201,8 +237,14 @@ def main() -> None:
             found = rank(data / "dailydialog" / given.file, "minilm", given.turns, given.dialogues)
             record.line("dialogue, ranking", file=given.file, **found)
             continue
-        for seed in range(given.seed, given.seed + given.repeats):
-            record.line("dialogue, task", **fulfil(data, seed, given.part))
+        with tempfile.TemporaryDirectory() as temporary:
+            runs = Path(given.runs or temporary)
+            runs.mkdir(parents=True, exist_ok=True)
+            rows = []
+            for seed in range(1, given.repeats + 1):
+                rows.append(fulfil(data, runs, seed, given.part))
+                record.line("dialogue, task", **rows[-1])
+            summarise(record, rows)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import headlines
 import tables
 import tables_compare
+import tables_dialogue
 import tables_encoding
 import tables_finetune
 import tables_generation
@@ -45,7 +46,11 @@ LEDGER = (
     Page("compare", "Compare, check, explain and report", tables_compare.SECTIONS),
     Page("tagging", "Taggers, CRF and tree networks", tables_structure.SECTIONS),
     Page("parsing", "Parsers and text processing", tables_parsing.SECTIONS),
-    Page("language", "Language models and generation", tables_generation.SECTIONS),
+    Page(
+        "language",
+        "Language models and generation",
+        (*tables_generation.SECTIONS, *tables_dialogue.SECTIONS),
+    ),
     Page("decoding-speed", "Speed of training and decoding", tables_generation_speed.SECTIONS),
     Page("encoding-speed", "Speed of encoders on a CPU", tables_encoding.SECTIONS),
     Page("pretrained", "Pre-training and fine-tuning", tables_finetune.SECTIONS),
