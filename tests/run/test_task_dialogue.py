@@ -209,6 +209,9 @@ def test_copies_have_other_values_and_other_spellings(files):
         assert was["food"] not in new.text
         assert now["food"] in new.text
     assert any("northern" in new.text for new in more[len(plain) :])
+    foods = {parse_state(new.label)["food"] for new in more[len(plain) :]}
+    assert foods & {row["food"] for row in ROWS}
+    assert foods - {row["food"] for row in ROWS}  # made-up words
 
 
 def test_values_that_differ_stay_different():
