@@ -56,6 +56,9 @@ def found(logits, settings):
         {"num_beams": 5, "length_normalisation": "length", "length_penalty": 1.0},
         {"num_beams": 4, "length_normalisation": "none", "early_stopping": "full"},
         {"num_beams": 3, "early_stopping": "likely", "min_length": 2},
+        {"method": "greedy", "no_repeat_ngram_size": 2},
+        {"num_beams": 3, "no_repeat_ngram_size": 1},
+        {"num_beams": 4, "no_repeat_ngram_size": 2},
         {"num_beams": 20},  # more beams than words
     ],
     ids=str,

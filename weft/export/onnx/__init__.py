@@ -2,12 +2,13 @@
 
 import weft.export.onnx.attend
 import weft.export.onnx.coreference
+import weft.export.onnx.decoders.convolutional
+import weft.export.onnx.decoders.language
 import weft.export.onnx.elmo
 import weft.export.onnx.embed
 import weft.export.onnx.encode
 import weft.export.onnx.heads
 import weft.export.onnx.image
-import weft.export.onnx.language
 import weft.export.onnx.layers
 import weft.export.onnx.model
 import weft.export.onnx.pair

@@ -21,7 +21,7 @@ from weft.decode.heads.tag import TagHead
 from weft.decode.heads.tree_nodes import TreeNodeHead
 from weft.decode.heads.word_numbers import NumberHead
 from weft.export.onnx.coreference import mention_tables
-from weft.export.onnx.generation import check_search
+from weft.export.onnx.decoders.generation import check_search
 from weft.model import EncoderModel, Model
 
 Tables = dict[str, np.ndarray]

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from weft.decode.decoders.pointer_generator import PointerGenerator
 from weft.embed.characters import CharacterEmbedder
 from weft.embed.elmo import Elmo
 from weft.embed.ngrams import Ngrams
 from weft.errors import UserError
-from weft.export.onnx.generation import (
+from weft.export.onnx.decoders.copying import known_ids, start_copying, step_copying
+from weft.export.onnx.decoders.generation import (
     NEXT,
     STATE,
     DecoderGraphState,
@@ -69,8 +71,14 @@ def bi_encoder_model(graph: Graph, model: BiEncoderModel) -> None:
 @emits(EncoderDecoderModel)
 def encoder_decoder_model(graph: Graph, model: EncoderDecoderModel) -> None:
     steps = _declare_steps(graph, model)
-    states = graph.run(model.encoder, embed(graph, model, steps))
-    started = start_decoder(graph, model.head.decoder, states)
+    decoder, source = model.head.decoder, steps.data
+    if isinstance(decoder, PointerGenerator):
+        known = known_ids(graph, source, decoder.words.size)
+        states = graph.run(model.encoder, embed(graph, model, replace(steps, data=known)))
+        started = start_copying(graph, decoder, states, source)
+    else:
+        states = graph.run(model.encoder, embed(graph, model, steps))
+        started = start_decoder(graph, decoder, states)
     for name, value in (*started.dynamic.items(), *started.static.items()):
         graph.add_output(STATE + name, value, "B", *_other_sizes(name))
 
@@ -87,8 +95,13 @@ def write_step(graph: Graph, decoder: Decoder, first: Graph) -> tuple[list[str],
         for name in names
     }  # fmt: skip
     ids = graph.add_input("ids", INT, "B")
-    logits, following = step_decoder(graph, decoder, ids, DecoderGraphState(values))
-    graph.add_output("log_probs", log_probs(graph, logits), "B", "V")
+    state = DecoderGraphState(values)
+    if isinstance(decoder, PointerGenerator):
+        scores, following = step_copying(graph, decoder, ids, state)
+    else:
+        logits, following = step_decoder(graph, decoder, ids, state)
+        scores = log_probs(graph, logits)
+    graph.add_output("log_probs", scores, "B", "V")
     for name, value in following.items():
         graph.add_output(NEXT + name, value, "B", *_other_sizes(name))
     return list(following), [name for name in names if name not in following]
@@ -96,8 +109,10 @@ def write_step(graph: Graph, decoder: Decoder, first: Graph) -> tuple[list[str],
 
 def _other_sizes(name: str) -> tuple[str, ...]:
     """Return names for the sizes of a value of a state, after its rows."""
-    axes = {"lengths": 1, "vector": 2, "fed": 2, "covered": 2, "hidden": 3, "cell": 3, "memory": 3}
-    count = 3 if name == "keys" else axes.get(name, 4)
+    axes = {"lengths": 1, "position": 1, "vector": 2, "fed": 2, "covered": 2, "source": 2}
+    axes |= {"hidden": 3, "cell": 3, "memory": 3, "keys": 3}
+    of_layer = 3 if name.startswith(("past", "compared")) else 4
+    count = axes.get(name, of_layer)
     return tuple(f"{name}_{i}" for i in range(1, count))
 
 

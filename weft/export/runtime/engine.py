@@ -212,12 +212,21 @@ class OnnxEngine(RowEngine[RowBatches]):
         out: list[Any] = [None] * len(rows)
         for chosen, outputs in self._run(rows, names):
             static = {f"state.{name}": outputs[f"state.{name}"] for name in gives["static"]}
+            shared: Arrays = {}
+            if "source" in gives["static"]:  # its words outside the vocabulary have ids behind it
+                most = int(outputs["state.source"].max(initial=0)) + 1
+                copied = max(0, most - self.indexer.extended_vocab_start)
+                shared["copied"] = np.array([copied], np.int64)
 
             def advance(
-                ids: np.ndarray, state: Arrays, prompts: np.ndarray, static: Arrays = static
+                ids: np.ndarray,
+                state: Arrays,
+                prompts: np.ndarray,
+                static: Arrays = static,
+                shared: Arrays = shared,
             ) -> tuple[np.ndarray, Arrays]:
                 own = {name: value[prompts] for name, value in static.items()}
-                feeds = {"ids": ids, **own, **{f"state.{n}": v for n, v in state.items()}}
+                feeds = {"ids": ids, **own, **shared, **{f"state.{n}": v for n, v in state.items()}}
                 found = step(feeds, following)
                 return found["log_probs"], {n: found[f"next.{n}"] for n in gives["dynamic"]}
 

@@ -9,5 +9,6 @@ OPERATORS = frozenset({
     *("LessOrEqual", "MatMul", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pad", "RNN"),
     *("Range", "ReduceMax", "ReduceSum", "Relu", "Reshape", "Scan", "Shape", "Sigmoid", "Sin"),
     *("Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze"),
-    *("Where", "Clip", "Exp", "Log", "ReverseSequence", "ScatterND"),
+    *("Where", "Clip", "Exp", "Log", "ReverseSequence", "ScatterElements"),
+    *("ScatterND",),
 })  # fmt: skip

@@ -88,7 +88,8 @@ def _search_greedily(
     found = [Hypothesis([], []) for _ in range(batch)]
     for time in range(settings.max_length):
         log_probs, state = step(ids, state, prompts)
-        log_probs = _constrain(log_probs, forbidden, eos, time, settings)
+        past = [found[prompt].ids for prompt in prompts.tolist()]
+        log_probs = _constrain(log_probs, forbidden, eos, time, settings, past)
         ids = log_probs.argmax(1)
         for prompt, token, value in zip(
             prompts.tolist(), ids.tolist(), log_probs.max(1).tolist(), strict=True
@@ -121,10 +122,11 @@ def _search_beams(
     totals = np.full((batch, width), -np.inf, np.float32)
     totals[:, 0] = 0  # all beams start equal, so only one is active at first
     pool, history = Pool.empty(batch, width), History()
+    past: list[list[int]] = [[] for _ in rows]  # tokens so far, where they limit the next one
     found: dict[int, Hypothesis] = {}
     for time in range(settings.max_length):
         log_probs, state = step(ids, state, rows)
-        log_probs = _constrain(log_probs, forbidden, eos, time, settings)
+        log_probs = _constrain(log_probs, forbidden, eos, time, settings, past)
         values, tokens = _top(log_probs, min(2 * width, log_probs.shape[1]))  # (N, K)
         count = values.shape[1]
         here = totals[:, :, None] + values.reshape(-1, width, count)  # (B, W, K)
@@ -157,6 +159,8 @@ def _search_beams(
         origin = (slots + np.arange(len(prompts))[:, None] * width)[~done].reshape(-1)
         state = {name: value[origin] for name, value in state.items()}
         rows, ids = rows[origin], words[~done].reshape(-1)
+        if settings.no_repeat_ngram_size:
+            past = [[*past[i], word] for i, word in zip(origin, ids.tolist(), strict=True)]
         prompts, totals = prompts[~done], totals[~done]
         if done.any():
             for name in ("rank", "time", "slot", "token", "log_prob"):
@@ -167,8 +171,9 @@ def _search_beams(
 
 
 def _constrain(
-    log_probs: np.ndarray, forbidden: Sequence[int], eos: int, time: int, settings: SearchSettings
-) -> np.ndarray:
+    log_probs: np.ndarray, forbidden: Sequence[int], eos: int, time: int,
+    settings: SearchSettings, past: Sequence[Sequence[int]],
+) -> np.ndarray:  # fmt: skip
     """Return the log-probabilities (N, V) with impossible words at -inf."""
     if np.isnan(log_probs).any():
         raise UserError("The model's logits are NaN. Check its inputs.")
@@ -176,7 +181,17 @@ def _constrain(
     log_probs[:, list(forbidden)] = -np.inf
     if time + 1 < settings.min_length:
         log_probs[:, eos] = -np.inf
+    if size := settings.no_repeat_ngram_size:
+        for row, ids in zip(log_probs, past, strict=True):
+            row[_ends_of_ngrams(ids, size)] = -np.inf
     return log_probs
+
+
+def _ends_of_ngrams(ids: Sequence[int], size: int) -> list[int]:
+    """Return the tokens that would complete an n-gram of the ids again."""
+    last = tuple(ids[len(ids) - size + 1 :])
+    starts = range(len(ids) - size + 1)
+    return [ids[i + size - 1] for i in starts if tuple(ids[i : i + size - 1]) == last]
 
 
 def _top(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 from weft.decode.decoders.language_models import FeedForwardLM, RecurrentLM
 from weft.decode.decoders.transformer import GPT, TransformerDecoderBlock
 from weft.errors import UserError
-from weft.export.onnx.generation import add_residual, log_probs, word_logits
+from weft.export.onnx.decoders.generation import add_residual, log_probs, word_logits
 from weft.export.onnx.graph import INT, Graph, Value, describe_part, emits
 from weft.export.onnx.recurrent import cell_of, run_operator
 from weft.model import LanguageModel

@@ -42,7 +42,7 @@ SEARCHED = (
     *("method", "max_length", "min_length", "num_beams", "num_return", "length_normalisation"),
     *("length_penalty", "early_stopping", "drop_finished", "check_every", "cuda_graphs"),
     *("weight_dtype", "seed", "temperature", "top_k", "top_p", "typical_p", "num_samples"),
-    *("diversity_penalty", "num_beam_groups"),
+    *("diversity_penalty", "num_beam_groups", "no_repeat_ngram_size"),
 )
 
 
@@ -61,9 +61,18 @@ class DecoderGraphState:
         return self.dynamic.get(name, self.static.get(name))
 
 
+@dataclass(frozen=True, eq=False)
+class StepOutput:
+    """The output of a step before the output layer."""
+
+    features: Value  # (B, F)
+    hidden: Value  # (B, H)
+    weights: Value | None  # (B, S) attention
+
+
 def start_decoder(graph: Graph, decoder: Decoder, memory: Steps) -> DecoderGraphState:
     """Write the state before the first word, from the encoder's states."""
-    start = _find(_STARTS, decoder)
+    start = _find(STARTS, decoder)
     state: DecoderGraphState = start(graph, decoder, memory.with_data(memory.data))
     return state
 
@@ -72,7 +81,7 @@ def step_decoder(
     graph: Graph, decoder: Decoder, ids: Value, state: DecoderGraphState
 ) -> tuple[Value, dict[str, Value]]:
     """Write one step: the logits (B, V) of the word after ids (B,), and the next dynamic state."""
-    logits, following = _find(_STEPS, decoder)(graph, decoder, ids, state)
+    logits, following = _find(STEPS, decoder)(graph, decoder, ids, state)
     return logits, following
 
 
@@ -132,10 +141,19 @@ def _start_recurrent(graph: Graph, part: RecurrentDecoder, memory: Steps) -> Dec
 def _step_recurrent(
     graph: Graph, part: RecurrentDecoder, ids: Value, state: DecoderGraphState
 ) -> tuple[Value, dict[str, Value]]:
+    output, following = step_recurrent(graph, part, ids, state)
+    return word_logits(graph, part.words, output.features), following
+
+
+def step_recurrent(
+    graph: Graph, part: RecurrentDecoder, ids: Value, state: DecoderGraphState
+) -> tuple[StepOutput, dict[str, Value]]:
+    """Write a step up to the output layer; return its outputs and the next dynamic state."""
     word = graph.run(part.words.table, ids)  # (B, E)
     parts = (state.get(name) for name in ("hidden", "cell"))
     before = [part for part in parts if part is not None]
     following: dict[str, Value] = {}
+    attended: list[Value] = []
 
     def attend(query: Value) -> Value:
         """Return the context (B, M) of a query (B, H)."""
@@ -143,6 +161,7 @@ def _step_recurrent(
         scores = compare_keys(graph, part.score, query.unsqueeze(1), state["keys"], covered)
         memory = Steps(state["memory"], state[LENGTHS])
         weights = (scores + memory.bias).softmax()  # (B, 1, S)
+        attended.append(weights.squeeze(1))
         if covered is not None:
             following["covered"] = covered + weights.squeeze(1)
         return (weights @ memory.data).squeeze(1)
@@ -157,14 +176,14 @@ def _step_recurrent(
     new, after = advance_cells(graph, part.net, graph.concat(entering, 1), before)
     following |= dict(zip(("hidden", "cell"), after, strict=False))
     if not part.attends:
-        return word_logits(graph, part.words, new), following
+        return StepOutput(new, new, None), following
     if part.context_first:
         features = _mix(graph, part.mix, old, new, word, context)
     else:
         features = graph.run(part.mix, graph.concat([attend(new), new], 1)).tanh()
     if part.feeds:
         following["fed"] = features
-    return word_logits(graph, part.words, features), following
+    return StepOutput(features, new, attended[0]), following
 
 
 def _mix(
@@ -250,16 +269,17 @@ def _find(table: dict[type, Callable[..., Any]], decoder: Decoder) -> Callable[.
     if type(decoder) not in table:
         raise UserError(
             f"{describe_part(decoder)} has no ONNX nodes, so a model with it cannot be exported. "
-            "Use another decoder: rnn or transformer."
+            "Use another decoder: rnn, cnn or transformer."
         )
     return table[type(decoder)]
 
 
-_STARTS: dict[type, Callable[..., Any]] = {
+# By the class of a decoder.
+STARTS: dict[type, Callable[..., Any]] = {
     RecurrentDecoder: _start_recurrent,
     Seq2SeqTransformerDecoder: _start_transformer,
 }
-_STEPS: dict[type, Callable[..., Any]] = {
+STEPS: dict[type, Callable[..., Any]] = {
     RecurrentDecoder: _step_recurrent,
     Seq2SeqTransformerDecoder: _step_transformer,
 }

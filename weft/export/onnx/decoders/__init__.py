@@ -1,0 +1,1 @@
+"""Nodes of decoders and language models: a first state, and one step."""
