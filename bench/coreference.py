@@ -151,7 +151,7 @@ def main() -> None:
             "margins": asked.margins,
             "gap": asked.gap and plan["data"].startswith("ontogum"),
         }
-        plan = {**plan, "seeds": asked.folds} if folds else plan
+        plan = {**plan, "seeds": plan.get("folds", asked.folds)} if folds else plan
         jobs += [{**own, **job} for job in trials.seeded(asked, [plan])]
     rows = trials.ran(record, "coreference", trial, jobs, asked.workers)
     for row in trials.means(rows, ("data", "recipe", "variant")):
