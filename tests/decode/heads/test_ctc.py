@@ -102,6 +102,20 @@ def test_the_loss_is_that_of_all_paths_and_ignores_padding():
     assert answer_log_prob(output, [2])[0].item() == pytest.approx(np.log(expected[0][(2,)]))
 
 
+def test_texts_longer_than_their_recording_have_no_gradient():
+    data = torch.randn(2, 3, 6, requires_grad=True)
+    output = CTCOutput(head_of(), Padded(data, torch.tensor([3, 3])))
+    target = torch.tensor([[2, 2, 3, 5], [2, 3, 5, -1]])[:, :, None]  # 2, 2, 3 needs 4 steps
+    total, _ = output.loss(target)
+    total.backward()
+    assert torch.all(data.grad[0] == 0)
+    assert data.grad[1].abs().sum() > 0
+    assert torch.isfinite(data.grad).all()
+    assert output.log_likelihood(torch.tensor([[2, 2, 3], [2, 3, 0]]), torch.tensor([3, 2]))[0] == (
+        -torch.inf
+    )
+
+
 def test_decoded_texts_have_no_special_tokens():
     head = head_of(num_beams=4)
     data = torch.zeros(1, 3, 6)

@@ -52,14 +52,18 @@ class CTCOutput:
         """
         ids = target[:, :, 0]
         lengths = (ids >= 0).sum(1) - 1  # the end is not a token here
-        nats = -self.log_likelihood(ids.clamp(min=0), lengths)
+        # Augmentation may leave a recording too few steps for its text.
+        nats = -self.log_likelihood(ids.clamp(min=0), lengths, skip_impossible=True)
         return nats.sum(), max(int(lengths.sum()), 1)
 
-    def log_likelihood(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return log P (B,) of texts (B, L), summed over all their paths."""
+    def log_likelihood(self, ids: Tensor, lengths: Tensor, skip_impossible: bool = False) -> Tensor:
+        """Return log P (B,) of texts (B, L), summed over all their paths.
+
+        With `skip_impossible`, texts without a path have 0 and no gradient.
+        """
         nats: Tensor = F.ctc_loss(
             self.log_probs.transpose(0, 1), ids, self.logits.lengths.to(ids.device), lengths,
-            blank=BLANK, reduction="none",
+            blank=BLANK, reduction="none", zero_infinity=skip_impossible,
         )  # fmt: skip
         return -nats
 
