@@ -72,6 +72,12 @@ def test_two_models_agree_with_themselves(run, files):
     arguments = ("extract", files / "run", files / "dev.tsv", "--format", "tsv")
     alone = ok(*arguments).lines
     assert ok(*arguments, "--agree", files / "run").lines == alone
+    written = ok(*arguments, "--agree", files / "run", "--whole-sentences").lines
+    assert written == alone
+    least = sorted(float(line.split("\t")[1]) for line in alone)[len(alone) // 2] + 1e-3
+    unsure = {line.split("\t")[0] for line in alone if float(line.split("\t")[1]) < least}
+    sure = [line for line in alone if line.split("\t")[0] not in unsure]
+    assert ok(*arguments, "--whole-sentences", "--min-confidence", least).lines == sure
     assert "above 0" in fails_with_one_line(*arguments, "--agreement", "0")
 
 

@@ -58,6 +58,14 @@ def extract(
     agreement: Annotated[
         float, typer.Option(help="With --agree, the least F1 of the words of the two tuples.")
     ] = 0.8,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole-sentences",
+            help="For training data: leave out a sentence if one of its tuples is left out, "
+            "or the second model finds more or fewer.",
+        ),
+    ] = False,
     text: options.Text = "",
     on_bad_row: options.OnBadRow = "error",
     device: options.Device = "auto",
@@ -84,9 +92,10 @@ def extract(
     typed = typed_texts(named, pairs=False)
     rows = read_inputs(predictor, named[0], (text, ""), on_bad_row, tally, conllu=False)
     examples = iter(typed) if typed else (example for example, _ in rows)
-    sentences = _extract(predictor, examples, min_confidence)
+    sentences = _extract(predictor, examples)
     if agreeing is not None:
-        sentences = _keep_agreed(sentences, agreeing, agreement)
+        sentences = _keep_agreed(sentences, agreeing, agreement, whole)
+    sentences = _keep_confident(sentences, min_confidence, whole)
     if chosen == "html":
         assert output is not None
         _write_page(output, sentences, named[0] if len(named) == 1 else "texts")
@@ -121,9 +130,7 @@ def _choose_format(format: str, output: Path | None) -> str:
     return chosen
 
 
-def _extract(
-    predictor: "Predictor", examples: "Iterator[Example]", min_confidence: float
-) -> Iterator[Sentence]:
+def _extract(predictor: "Predictor", examples: "Iterator[Example]") -> Iterator[Sentence]:
     """Yield each sentence with its tuples, in constant memory."""
     from weft.tasks.semantics.role_tuples import extract_tuples
     from weft.text.annotation.word_tuples import read_tuples
@@ -141,22 +148,33 @@ def _extract(
                 if found.kind == "tuples"
                 else extract_tuples(found.words, found.frames, answer.scores)
             )
-            kept = [one for one in tuples if one.confidence >= min_confidence]
-            yield found.text or example.text, found.places, kept
+            yield found.text or example.text, found.places, tuples
 
 
 def _keep_agreed(
-    sentences: Iterator[Sentence], predictor: "Predictor", least: float
+    sentences: Iterator[Sentence], predictor: "Predictor", least: float, whole: bool
 ) -> Iterator[Sentence]:
     """Yield the sentences with the tuples that a second model extracts as well."""
-    from weft.tasks.semantics.tuple_agreement import keep_agreed
+    from weft.tasks.semantics.tuple_agreement import agree_on_all, keep_agreed
     from weft.text.example import Example
 
     while chunk := list(islice(sentences, AGREED_TOGETHER)):
         texts = (Example(text) for text, _, _ in chunk)
-        found = _extract(predictor, texts, 0.0)
+        found = _extract(predictor, texts)
         for (text, places, tuples), (_, other_places, others) in zip(chunk, found, strict=True):
-            yield text, places, keep_agreed((tuples, places), (others, other_places), least)
+            both = (tuples, places), (others, other_places)
+            if not whole:
+                yield text, places, keep_agreed(*both, least)
+            elif agree_on_all(*both, least):
+                yield text, places, tuples
+
+
+def _keep_confident(sentences: Iterator[Sentence], least: float, whole: bool) -> Iterator[Sentence]:
+    """Yield the sentences with tuples of such a confidence; `whole`: all of them, and some."""
+    for text, places, tuples in sentences:
+        kept = [one for one in tuples if one.confidence >= least]
+        if not whole or 0 < len(kept) == len(tuples):
+            yield text, places, kept
 
 
 def _lines(sentence: Sentence, chosen: str) -> Iterator[str]:

@@ -14,6 +14,12 @@ def keep_agreed(ours: LocatedTuples, others: LocatedTuples, least: float) -> lis
     return [one for one in ours[0] if measure_agreement(_parts(one, ours[1]), wanted) >= least]
 
 
+def agree_on_all(ours: LocatedTuples, others: LocatedTuples, least: float) -> bool:
+    """Return whether two systems found equally many tuples, and all of ours are like theirs."""
+    kept = keep_agreed(ours, others, least)
+    return len(kept) == len(ours[0]) == len(others[0])
+
+
 def measure_agreement(own: Parts, others: Iterable[Parts]) -> float:
     """Return the F1 of the words of a tuple against the most similar of some others.
 

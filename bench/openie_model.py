@@ -1,9 +1,9 @@
-"""How good are tuples made from semantic roles by rules? One JSON line a part of CaRB.
+"""How good are the tuples of a model? One JSON line a part of CaRB, with the speed.
 
-    python bench/openie_roles.py --data DATA --model MODEL
+    python bench/openie_model.py --data DATA --model MODEL
 
-MODEL is of the task srl: `weft train --recipe srl-bert --pretrained MiniLM` on EWT PropBank.
-The rules were chosen on dev.
+MODEL is of the task srl (`weft train --recipe srl-bert --pretrained MiniLM` on EWT PropBank; the
+rules were chosen on dev), or of the task openie (`--recipe openie-bert` on silver tuples).
 """
 
 import argparse
@@ -17,6 +17,7 @@ from weft.loading import load
 from weft.metrics.structure.carb import CarbScores, pair_by_sentence
 from weft.tasks.semantics.role_tuples import extract_tuples
 from weft.text.annotation.frames import Extractions
+from weft.text.annotation.word_tuples import read_tuples
 
 
 def main() -> None:
@@ -37,7 +38,10 @@ def main() -> None:
         found, count = [], 0
         for text, answer in zip(sentences, predictor(sentences), strict=True):
             structure = answer.structure
-            tuples = extract_tuples(structure.words, structure.frames, answer.scores)
+            if structure.kind == "tuples":
+                tuples = read_tuples(structure.tuples)
+            else:
+                tuples = extract_tuples(structure.words, structure.frames, answer.scores)
             made = tuple(one.to_extraction(text, structure.places) for one in tuples)
             found.append((text, Extractions(made)))
             count += len(made)
@@ -49,8 +53,8 @@ def main() -> None:
             row[name] = round(100 * one.value, 2)
             row[f"{name}_interval"] = [round(100 * one.low, 2), round(100 * one.high, 2)]
         record.line(
-            "carb tuples from semantic roles",
-            part=part, **row, tuples=count, n=scores.n,
+            "carb tuples of a model",
+            part=part, head=predictor.config["head"]["kind"], **row, tuples=count, n=scores.n,
             sentences_per_second=round(len(sentences) / seconds, 1),
             tuples_per_second=round(count / seconds, 1),
         )  # fmt: skip
