@@ -21,6 +21,7 @@ import tables_generation
 import tables_generation_speed
 import tables_parsing
 import tables_structure
+import tables_tasks
 import tables_vectors
 from tables import Figures, Row, Section, Table
 from tables_vectors import Grid
@@ -46,6 +47,7 @@ LEDGER = (
     Page("compare", "Compare, check, explain and report", tables_compare.SECTIONS),
     Page("tagging", "Taggers, CRF and tree networks", tables_structure.SECTIONS),
     Page("parsing", "Parsers and text processing", tables_parsing.SECTIONS),
+    Page("tasks", "Coreference, speech, captions and annotation", tables_tasks.SECTIONS),
     Page(
         "language",
         "Language models and generation",
