@@ -9,16 +9,23 @@ import weft
 from tests.fixtures import small
 from weft.compare.leaderboard import Leaderboard, Row
 from weft.doctor.finding import Diagnosis, Finding, Histogram, Place, SentenceSketch
+from weft.explain.attention import AttentionMaps
+from weft.explain.beams import BeamNode
 from weft.explain.explanation import Explanation, Explanations, WordWeight
+from weft.explain.generation import GenerationTrace, TokenTrace
 from weft.metrics import ClassificationMetric
+from weft.predict.generate import Generation, Generations
+from weft.report.notebook import render
+from weft.report.pages.vectors import WordMap, WordPoint
 from weft.tasks.annotation import Annotation
 from weft.tasks.task import Answer, Answers
 from weft.text.annotation.trees import Tree
+from weft.vectors.store import ScoredWords
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=y>\"&</div>"
 TAGS = {"div", "style", "p", "b", "i", "span", "table", "thead", "tbody", "tr", "th", "td", "svg",
-        "g", "path", "text", "title", "circle", "mark", "small", "wbr", "ul", "li", "code", "bdi",
-        "details", "summary"}  # fmt: skip
+        "g", "path", "text", "title", "circle", "rect", "line", "mark", "small", "wbr", "ul", "li",
+        "code", "bdi", "details", "summary"}  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -72,7 +79,21 @@ ROWS = [
 SPANS = Annotation("spans", (HOSTILE,), text=HOSTILE, spans=((0, 8, HOSTILE),))
 ARCS = Annotation("arcs", ("a", HOSTILE), heads=(2, 0), relations=(HOSTILE, "root"),
                   tags=(HOSTILE, "X"))  # fmt: skip
+TOKENS = ("a", HOSTILE)
+GENERATION = Generation(HOSTILE, HOSTILE, -0.5, (), ended=False)
+TRACE = GenerationTrace(
+    (TokenTrace(HOSTILE, 0.5, ((HOSTILE, 0.5),)),),
+    TOKENS,
+    np.array([[[[0.25, 0.75]]]]),
+    (BeamNode(0, 0, HOSTILE, -0.7, -1, "ended", -0.7, True),),
+)
 VALUES = {
+    "neighbours": ScoredWords([(HOSTILE, 0.5)]),
+    "word map": WordMap("pca", (WordPoint(HOSTILE, 9, 9, 0, True, (9, 9), (1, 1)),), 0.75),
+    "attention": AttentionMaps(HOSTILE, TOKENS, np.full((2, 3, 2, 2), 0.5)),
+    "trace": TRACE,
+    "generation": GENERATION,
+    "generations": Generations([[GENERATION] * 2] * 15),
     "answer": ANSWER,
     "answers": Answers([ANSWER] * 30, [HOSTILE] * 30),
     "answers without inputs": Answers([ANSWER]),
@@ -156,3 +177,45 @@ def test_reprs_stay_short():
     assert repr(VALUES["clean diagnosis"]) == "Diagnosis(train 9 rows: no problems found)"
     assert repr(ClassificationMetric(2)) == "ClassificationMetric(nothing counted; n=0)"
     assert repr(EXPLANATION) == f"Explanation({HOSTILE} by occlusion: <script> +0.9, lert( -0.4)"
+
+
+def test_neighbours_are_a_list_and_a_table():
+    vectors = weft.Vectors(["a", "<b>", "c"], np.eye(3, 5, dtype=np.float32) + 0.1)
+    found = vectors.neighbours("a", k=2)
+    assert [type(value) for value in (found, vectors.analogy("a", "<b>", "c"))] == [ScoredWords] * 2
+    assert {word for word, _ in found} == {"<b>", "c"}
+    assert f"<b>{found[0][1]:.3f}" in Page(found._repr_html_()).text.replace("\n", "")
+    expanded = vectors.expand(["a"], k=1)
+    assert expanded[0] == ("a", 1.0)
+    assert "1.000" in Page(expanded._repr_html_()).text
+
+
+def test_attention_maps_name_the_largest_weight():
+    weights = np.array([[[[0.1, 0.9], [0.5, 0.5]], [[0.2, 0.8], [0.6, 0.4]]]])
+    page = AttentionMaps("bert", ("the", "film"), weights)._repr_html_()
+    assert page.count("<svg") == 3  # two heads and their mean
+    assert "bert, layer 1, mean over heads: “the” attends to “film” with 0.85" in Page(page).text
+
+
+def test_generations_are_cut_and_counted():
+    page = Page(VALUES["generations"]._repr_html_()).text
+    assert "… 10 more texts" in page
+    assert "20 of the texts reached max_length" in page
+
+
+def test_a_search_is_a_table_of_trials(tmp_path):
+    pytest.importorskip("optuna")
+    file = small.file(tmp_path)
+    found = weft.tune(
+        "tfidf", tmp_path / "tuned", train=str(file), search={"classic.C": [0.1, 1.0]}, seeds=0,
+        trials=2,
+    )  # fmt: skip
+    page = found._repr_html_()
+    assert Page(page).tags <= TAGS
+    assert page.count('<tr class="choice">') == 1
+    assert "classic.C" in page
+
+
+def test_values_without_a_drawing_are_refused():
+    with pytest.raises(TypeError, match="no rendering for int"):
+        render(3)

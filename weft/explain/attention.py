@@ -18,6 +18,7 @@ from weft.encode.stack import encoder_members, member_inputs
 from weft.errors import UserError
 from weft.explain.words import TokenWeight, token_offsets
 from weft.model import EncoderModel, JointPairModel, Model
+from weft.notebook import HtmlRepr
 from weft.predict.fill_mask import display_word
 from weft.predict.fill_mask import masked_rows as with_blanks
 from weft.predict.neural import NeuralEngine
@@ -28,14 +29,18 @@ from weft.text.example import Example
 TEXT_NAMES = ("first", "second")
 
 
-@dataclass(frozen=True)
-class AttentionMaps:
+@dataclass(frozen=True, repr=False)
+class AttentionMaps(HtmlRepr):
     """The attention maps of every head and layer of one network, for one text or a pair."""
 
     name: str  # the kind of the network
     tokens: tuple[str, ...]  # (T,) as they stand in the text, and what stands around it
     weights: np.ndarray  # (L, N, T, T) rows look at columns, each row sums to 1
     second: int = 0  # the step where the second of two texts begins
+
+    def __repr__(self) -> str:
+        layers, heads, steps, _ = self.weights.shape
+        return f"AttentionMaps({self.name}: {layers} layers, {heads} heads, {steps} tokens)"
 
     def first(self, steps: int) -> "AttentionMaps":
         """The same of the first steps alone."""

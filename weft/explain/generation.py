@@ -24,6 +24,7 @@ from weft.decode.search.search import search
 from weft.decode.search.state import device_of
 from weft.explain.beams import BeamNode, build_search_tree
 from weft.inference.lm_scoring import lm_head
+from weft.notebook import HtmlRepr
 from weft.predict.ensemble import EnsembleEngine
 from weft.predict.joint_decoding import MAX_SOURCES, encode_jointly
 from weft.predict.neural import NeuralEngine
@@ -56,8 +57,8 @@ class TokenTrace:
     place: tuple[int, int] = (0, 0)  # in the text, where that is given
 
 
-@dataclass(frozen=True)
-class GenerationTrace:
+@dataclass(frozen=True, repr=False)
+class GenerationTrace(HtmlRepr):
     """The trace of one generated or scored text."""
 
     tokens: tuple[TokenTrace, ...]  # (T,) of the answer; of a language model those of the text
@@ -68,6 +69,9 @@ class GenerationTrace:
     image: np.ndarray | None = None  # (H, W, C) what was read, if it is one
     patches: Patches | None = None  # the source of an image
     scored: bool = False  # a text scored by a language model: tokens attend to those before them
+
+    def __repr__(self) -> str:
+        return f"GenerationTrace({len(self.tokens)} tokens from {len(self.source)})"
 
     def to_json(self) -> dict[str, object]:
         """Return tokens with probabilities, other hypotheses, and the mean attention."""

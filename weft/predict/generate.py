@@ -23,6 +23,7 @@ from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
 from weft.inference.lm_scoring import lm_head
+from weft.notebook import HtmlRepr
 from weft.predict.classic import ClassicEngine
 from weft.predict.ensemble import EnsembleEngine
 from weft.predict.joint_decoding import JointContinuation, encode_jointly
@@ -53,8 +54,8 @@ class Token:
         return {"text": self.text, "id": self.id, "probability": self.probability}
 
 
-@dataclass(frozen=True)
-class Generation:
+@dataclass(frozen=True, repr=False)
+class Generation(HtmlRepr):
     """One generated text."""
 
     prompt: str
@@ -62,6 +63,9 @@ class Generation:
     score: float  # normalised log-probability
     tokens: tuple[Token, ...]
     ended: bool  # False: it reached max_length
+
+    def __repr__(self) -> str:
+        return f"Generation({self.text!r}, score={self.score:.4g})"
 
     @property
     def whole(self) -> str:
@@ -72,6 +76,10 @@ class Generation:
         """Return the text with its tokens, as `generate --json` prints it."""
         out = {name: getattr(self, name) for name in ("prompt", "text", "score", "ended")}
         return {**out, "tokens": [token.to_json() for token in self.tokens]}
+
+
+class Generations(list[list[Generation]], HtmlRepr):
+    """The texts of each prompt, best first."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def generate(
     prefix: str = "",
     only: Sequence[str] = (),
     **settings: Any,
-) -> list[list[Generation]]:
+) -> Generations:
     """Generate texts for each prompt, best first; a language model continues it.
 
     Settings are those of [generate]: method, max_length, num_beams, num_return, num_samples,
@@ -106,7 +114,8 @@ def generate(
     """
     writer = Generator(model if isinstance(model, Predictor) else load(model))
     inputs = [prompts] if isinstance(prompts, str) else list(prompts)
-    return writer.write(inputs, writer.search_settings(settings), prefix=prefix, only=only)
+    texts = writer.write(inputs, writer.search_settings(settings), prefix=prefix, only=only)
+    return Generations(texts)
 
 
 class Generator:

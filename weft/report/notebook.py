@@ -51,50 +51,55 @@ class Table:
 @singledispatch
 def render(value: object) -> str:
     """Render a value as a self-contained piece of HTML: styles and drawings inside, no script."""
-    raise TypeError(f"no rendering for {type(value).__name__}")
+    import weft.report.notebook_models  # noqa: F401 (registers values whose modules need torch)
+
+    registered = render.dispatch(type(value))
+    if registered is render.dispatch(object):
+        raise TypeError(f"no rendering for {type(value).__name__}")
+    return str(registered(value))
 
 
 @render.register
 def _(value: Annotation) -> str:
-    return _render_output(draw(value))
+    return render_output(draw(value))
 
 
 @render.register
 def _(value: Tree) -> str:
-    return _render_output(draw(Annotation("constituents", tuple(value.words), tree=value)))
+    return render_output(draw(Annotation("constituents", tuple(value.words), tree=value)))
 
 
 @render.register
 def _(value: Answer) -> str:
-    return _render_output(_draw_answer(value), notes=_coverage_notes([value]))
+    return render_output(_draw_answer(value), notes=_coverage_notes([value]))
 
 
 @render.register
 def _(value: Answers) -> str:
     if any(answer.structure is not None for answer in value[:MAX_DRAWINGS]):
         drawings = [_draw_answer(answer) for answer in value[:MAX_DRAWINGS]]
-        return _render_output(Markup("").join(drawings), notes=_notes(value, MAX_DRAWINGS))
+        return render_output(Markup("").join(drawings), notes=_notes(value, MAX_DRAWINGS))
     texts = [_input_text(one) for one in value.inputs[:MAX_ANSWERS]]
     rows: list[list[object]] = []
     for i, answer in enumerate(value[:MAX_ANSWERS]):
-        text = [_text_cell(texts[i])] if texts else []
-        rows.append([*text, _text_cell(_format_value(answer.value)), _score_meter(answer)])
+        text = [text_cell(texts[i])] if texts else []
+        rows.append([*text, text_cell(_format_value(answer.value)), _score_meter(answer)])
     headers = [*(["text"] if texts else []), "answer", "score"]
-    return _render_output(
+    return render_output(
         tables=[Table(headers, rows, left=len(headers) - 1)], notes=_notes(value, MAX_ANSWERS)
     )
 
 
 @render.register
 def _(value: Explanation) -> str:
-    return _render_output(_draw_explanation(value))
+    return render_output(_draw_explanation(value))
 
 
 @render.register
 def _(value: Explanations) -> str:
     more = len(value) - MAX_DRAWINGS
     parts = [_draw_explanation(one) for one in value[:MAX_DRAWINGS]]
-    return _render_output(
+    return render_output(
         Markup("").join(parts), notes=[f"… {more:,} more explanations"] if more > 0 else []
     )
 
@@ -102,13 +107,13 @@ def _(value: Explanations) -> str:
 @render.register
 def _(value: MetricRepr) -> str:
     figures = value.compute() if value.n else {}  # type: ignore[attr-defined]
-    return _render_output(tables=[_metric_table(figures)])
+    return render_output(tables=[_metric_table(figures)])
 
 
 @render.register
 def _(value: RunResult) -> str:
     tables = [_metric_table(figures, split) for split, figures in value.figures.items()]
-    return _render_output(tables=tables, notes=[repr(value.predictor), *value.record["notes"]])
+    return render_output(tables=tables, notes=[repr(value.predictor), *value.record["notes"]])
 
 
 @render.register
@@ -127,7 +132,7 @@ def _(value: Diagnosis) -> str:
 
     shown = value.first(MAX_PLACES)
     rows = ", ".join(f"{split} {count:,} rows" for split, count in value.rows.items())
-    return _render_output(
+    return render_output(
         lede=summarise(value), diagnosis=shown, drawings=draw_sketches(shown), notes=[rows]
     )
 
@@ -137,10 +142,10 @@ def _(value: Finding) -> str:
     from weft.report.pages.check import draw_sketches
 
     alone = Diagnosis({}, {}, (value,), {}, Histogram(), {}, {}).first(MAX_PLACES)
-    return _render_output(diagnosis=alone, drawings=draw_sketches(alone))
+    return render_output(diagnosis=alone, drawings=draw_sketches(alone))
 
 
-def _render_output(
+def render_output(
     body: Markup = Markup(""),  # noqa: B008 (a string)
     *,
     lede: str = "",
@@ -171,7 +176,7 @@ def _render_rows(rows: Sequence[Row], board: Leaderboard) -> str:
     notes = build_notes(rows)
     if board.folder is not None:
         notes += [f"model: {board.folder / 'model'}", f"report: {board.folder / 'report.html'}"]
-    return _render_output(
+    return render_output(
         lede=recommendation.text if recommendation else "",
         tables=[Table(headers, cells, choice=choice)],
         notes=notes,
@@ -221,7 +226,7 @@ def _score_meter(answer: Answer) -> Markup:
     return meter.format(100 * answer.score, 100 * answer.score)
 
 
-def _text_cell(text: str) -> Markup:
+def text_cell(text: str) -> Markup:
     short = excerpt(text, MAX_TEXT_CHARACTERS)
     return Markup('<div class="text" dir="auto">{}</div>').format(short)
 

@@ -16,6 +16,7 @@ from weft import registry
 from weft.config import Config, as_config, dumps
 from weft.errors import UserError, unknown_name
 from weft.metrics.value import lower_is_better
+from weft.notebook import HtmlRepr
 from weft.protocols import Section
 from weft.run.data import Data, labelled_only, read_mode
 from weft.run.split import open_splits
@@ -55,8 +56,8 @@ SEARCH_FILES = (
 SearchCallback = Callable[[TrialRecord | Restart, str, int | None], None]
 
 
-@dataclass(frozen=True)
-class TuneResult:
+@dataclass(frozen=True, repr=False)
+class TuneResult(HtmlRepr):
     """The result of a search."""
 
     folder: Path
@@ -67,6 +68,9 @@ class TuneResult:
     restarts: Restarts | None
     importance: dict[str, float]
     changes: dict[str, tuple[object, object]]  # setting -> before, after
+
+    def __repr__(self) -> str:
+        return f"TuneResult({len(self.rows)} trials; best: trial {self.best.number})"
 
     @property
     def metric(self) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.vectors.neighbours import unit
-from weft.vectors.store import Found, Vectors
+from weft.vectors.store import ScoredWords, Vectors
 
 if TYPE_CHECKING:
     from weft.vectors.corpus import Corpus
@@ -124,7 +124,7 @@ class ContextReader:
         first, last = max(begin, position - self.window), min(end, position + self.window + 1)
         return " ".join(self.corpus.words[i] for i in np.asarray(self.corpus.ids[first:last]))
 
-    def sense_neighbours(self, found: Sequence[WordSenses], k: int) -> dict[str, Found]:
+    def sense_neighbours(self, found: Sequence[WordSenses], k: int) -> dict[str, ScoredWords]:
         """The k words nearest to each sense by its name, among the most frequent words.
 
         A mean of many vectors is near to those of rare words, which say little about it.
@@ -132,7 +132,9 @@ class ContextReader:
         rows = np.flatnonzero(self.known)[:NEIGHBOUR_WORDS]
         space = Vectors([self.corpus.words[i] for i in rows], self.vectors[rows])
         return {
-            sense.name: space.neighbours(sense.vector, k, without=[one.word]) if k else []
+            sense.name: space.neighbours(sense.vector, k, without=[one.word])
+            if k
+            else ScoredWords()
             for one in found
             for sense in one.senses
         }

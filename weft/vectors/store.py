@@ -16,12 +16,16 @@ from weft.embed.subwords import Subwords
 from weft.embed.vector_files.table import Duplicates, not_finite_error
 from weft.embed.vector_files.text import read_table
 from weft.errors import UserError, unknown_name
+from weft.notebook import HtmlRepr
 from weft.registry import check_types
 from weft.vectors.neighbours import METRICS, Approximate, Method, Metric, nearest, norms, unit
 
-Found = list[tuple[str, float]]  # words and cosines or distances, best first
 _NONE_NEAR = " Vectors with sub-words (method fasttext) have one for any word."
 _COMPARED = 50_000  # words looked at for a near miss where rapidfuzz is not installed
+
+
+class ScoredWords(list[tuple[str, float]], HtmlRepr):
+    """Words with cosines or distances, best first."""
 
 
 class Vectors:
@@ -182,7 +186,7 @@ class Vectors:
         without: Iterable[str] = (),
         approximate: bool = False,
         metric: Metric = "cosine",
-    ) -> Found:
+    ) -> ScoredWords:
         """The k words nearest to a word, a vector, or the mean of some words.
 
         Query words are not among the answers, nor those of `without`. The mean is that of vectors
@@ -200,7 +204,7 @@ class Vectors:
 
     def neighbour_lists(
         self, words: Sequence[str], k: int = 10, metric: Metric = "cosine"
-    ) -> list[Found]:
+    ) -> list[ScoredWords]:
         """The neighbours of each word, in one pass over the matrix."""
         if not len(words):
             return []
@@ -234,12 +238,14 @@ class Vectors:
             return vectors.mean(axis=0), asking
         return unit(unit(vectors).mean(axis=0)), asking
 
-    def _with_words(self, ids: np.ndarray, scores: np.ndarray, metric: str = "cosine") -> Found:
+    def _with_words(
+        self, ids: np.ndarray, scores: np.ndarray, metric: str = "cosine"
+    ) -> ScoredWords:
         sign = -1.0 if metric == "euclidean" else 1.0
         pairs = zip(ids.tolist(), scores.tolist(), strict=True)
-        return [(self.words[i], sign * score) for i, score in pairs if score > -np.inf]
+        return ScoredWords((self.words[i], sign * score) for i, score in pairs if score > -np.inf)
 
-    def analogy(self, a: str, b: str, c: str, k: int = 1, method: Method = "add") -> Found:
+    def analogy(self, a: str, b: str, c: str, k: int = 1, method: Method = "add") -> ScoredWords:
         """a is to b as c is to …: by 3CosAdd or 3CosMul (Levy & Goldberg 2014).
 
         None of the three words is an answer.
@@ -255,7 +261,7 @@ class Vectors:
         """The word that fits the others least: the lowest cosine with the mean of all."""
         return self.rank_by_centrality(words)[-1][0]
 
-    def rank_by_centrality(self, words: Sequence[str]) -> Found:
+    def rank_by_centrality(self, words: Sequence[str]) -> ScoredWords:
         """Words with their cosine to the mean of all, the most central first, the odd one last."""
         if len(words) < 3:
             raise UserError(f"The odd one out of {len(words)} words: give three or more.")
@@ -263,9 +269,9 @@ class Vectors:
         cosines = vectors @ unit(vectors.mean(axis=0))  # (n,)
         # Of equals the first is the odd one, so it comes last.
         order = np.argsort(cosines, kind="stable")[::-1]
-        return [(words[i], float(cosines[i])) for i in order.tolist()]
+        return ScoredWords((words[i], float(cosines[i])) for i in order.tolist())
 
-    def expand(self, words: Sequence[str], k: int = 10) -> Found:
+    def expand(self, words: Sequence[str], k: int = 10) -> ScoredWords:
         """A query and k words near the middle of it, each with its weight (Kuzi et al. 2016).
 
         The query's own words come first and weigh 1; those without a vector do not steer.
@@ -273,7 +279,8 @@ class Vectors:
         known = [word for word in words if word in self.index or self._can_compose(word)]
         if not known:
             raise self.unknown_word(words[0]) if len(words) else UserError("No words to expand.")
-        return [(word, 1.0) for word in words] + self.neighbours(known, k, without=words)
+        query = [(word, 1.0) for word in words]
+        return ScoredWords([*query, *self.neighbours(known, k, without=words)])
 
     @overload
     def similarity(self, a: str, b: str) -> float: ...

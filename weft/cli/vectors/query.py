@@ -12,7 +12,7 @@ import typer
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.vectors.store import Found, Vectors
+    from weft.vectors.store import ScoredWords, Vectors
 
 File = Annotated[
     Path,
@@ -217,17 +217,17 @@ def _graph(vectors: Vectors, file: Path) -> None:
     vectors.graph.save(str(place))
 
 
-def _object(query: dict[str, str], name: str, found: Found) -> str:
+def _object(query: dict[str, str], name: str, found: ScoredWords) -> str:
     pairs = [{"word": word, "score": round(score, 6)} for word, score in found]
     return json.dumps({**query, name: pairs}, ensure_ascii=False)
 
 
-def _score_texts(found: Found) -> None:
+def _score_texts(found: ScoredWords) -> None:
     for word, score in found:
         _say(f"{score:.4f}  {word}")
 
 
-def _table(vectors: Vectors, words: list[str], found: list[Found]) -> None:
+def _table(vectors: Vectors, words: list[str], found: list[ScoredWords]) -> None:
     """Collobert et al. (2011), table 7: queries and their index above their neighbours."""
     from rich.cells import cell_len
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.vectors.senses import ContextReader, WordSenses
-    from weft.vectors.store import Found, Vectors
+    from weft.vectors.store import ScoredWords, Vectors
 
 
 def senses(
@@ -129,7 +129,7 @@ def _write(
         typer.echo(f"{tagged}: {len(reader.corpus.ends):,} sentences", err=True)
 
 
-def _show(found: list[WordSenses], near: Mapping[str, Found], as_json: bool) -> None:
+def _show(found: list[WordSenses], near: Mapping[str, ScoredWords], as_json: bool) -> None:
     """Print the senses of each word: size, neighbours and typical contexts."""
     for one in found:
         if as_json:
@@ -144,7 +144,7 @@ def _show(found: list[WordSenses], near: Mapping[str, Found], as_json: bool) -> 
                 typer.echo(f"      {context}")
 
 
-def _as_json(one: WordSenses, near: Mapping[str, Found]) -> dict[str, object]:
+def _as_json(one: WordSenses, near: Mapping[str, ScoredWords]) -> dict[str, object]:
     senses = [
         {
             "name": sense.name,

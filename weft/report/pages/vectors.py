@@ -15,6 +15,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 
 from weft import __version__
 from weft.errors import UserError
+from weft.notebook import HtmlRepr
 from weft.report import html
 from weft.report.analysis.projection import (
     HEIGHT,
@@ -28,7 +29,7 @@ from weft.report.analysis.projection import (
 )
 from weft.report.charts.label_placement import LabelPlacer
 from weft.vectors.neighbours import nearest, unit
-from weft.vectors.store import Found, Vectors
+from weft.vectors.store import ScoredWords, Vectors
 
 N_NEIGHBOURS = 10  # listed in a table, and preserved by a good map
 FONT_PIXELS = 11  # font size of a name
@@ -53,7 +54,7 @@ class WordPoint:
 
 
 @dataclass(frozen=True)
-class WordMap:
+class WordMap(HtmlRepr):
     """A map of words, and how well it preserves nearest neighbours."""
 
     method: Method
@@ -76,7 +77,7 @@ class WordSelection:
     words: tuple[str, ...]
     groups: tuple[int, ...]
     queries: tuple[str, ...] = ()  # the query of each group
-    table: Mapping[str, Found] = field(default_factory=dict)  # query -> nearest neighbours
+    table: Mapping[str, ScoredWords] = field(default_factory=dict)  # query -> nearest neighbours
 
 
 def select_words(
@@ -239,7 +240,9 @@ def _neighbour_lists(vectors: Vectors, words: WordSelection) -> dict[str, object
     }
 
 
-def _neighbour_tables(vectors: Vectors, table: Mapping[str, Found]) -> list[dict[str, object]]:
+def _neighbour_tables(
+    vectors: Vectors, table: Mapping[str, ScoredWords]
+) -> list[dict[str, object]]:
     """Return tables with one column per query: its rank, then its nearest neighbours."""
     out = []
     queries = list(table)
