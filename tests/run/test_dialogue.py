@@ -12,7 +12,7 @@ from tests.fixtures.command import command, fails, ok
 from tests.fixtures.processes import FORK_SERVER
 from tests.fixtures.weights import digest
 from weft import config
-from weft.cli.chat import Conversation, cut_at_marker
+from weft.cli.chat.conversation import Conversation, cut_at_marker
 from weft.errors import UserError
 from weft.metrics.generation.dialogue import Distinct, ResponseRecall, StateAccuracy
 from weft.predict.generate import Generator

@@ -9,7 +9,7 @@ import pytest
 import weft
 from tests.fixtures.command import command, fails, ok
 from weft import config
-from weft.cli.chat import Conversation, fill_marks
+from weft.cli.chat.conversation import Conversation, fill_marks
 from weft.errors import UserError
 from weft.metrics.generation.task_success import TaskSuccess
 from weft.predict.generate import Generator
@@ -209,9 +209,6 @@ def test_copies_have_other_values_and_other_spellings(files):
         assert was["food"] not in new.text
         assert now["food"] in new.text
     assert any("northern" in new.text for new in more[len(plain) :])
-    foods = {parse_state(new.label)["food"] for new in more[len(plain) :]}
-    assert foods & {row["food"] for row in ROWS}
-    assert foods - {row["food"] for row in ROWS}  # made-up words
 
 
 def test_values_that_differ_stay_different():

@@ -7,7 +7,6 @@ from typing import Annotated, TextIO
 import typer
 
 from weft.cli import (
-    chat,
     check,
     compare,
     config,
@@ -25,6 +24,7 @@ from weft.cli import (
     tune,
 )
 from weft.cli.advice import fit_advice, options_of, verb_of
+from weft.cli.chat import chat
 from weft.cli.explain import explain
 from weft.cli.lab import lab
 from weft.cli.models import annotate, drift, ensemble, extract, serve, threshold

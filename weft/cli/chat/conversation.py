@@ -1,107 +1,29 @@
-"""weft chat"""
+"""A conversation with a model: its turns, its answers piece by piece, and its commands."""
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from weft.cli import options
-from weft.cli.stopping import INTERRUPTS, go_on
+from weft.config import overrides
+from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, escape_control, unknown_name
+from weft.inference.track_states import tracks_states
+from weft.predict.generate import Generator, Token
+from weft.predict.predictor import Predictor
+from weft.text.formats.dialogue.entities import EntityDatabase, SlotFiller
+from weft.text.formats.dialogue.turns import State, Turn
+from weft.text.formats.dialogue.views import (
+    format_state,
+    last_state,
+    parse_state,
+    response_source,
+    update_source,
+)
+from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 
-if TYPE_CHECKING:
-    from weft.decode.search.settings import SearchSettings
-    from weft.predict.generate import Generator, Token
-    from weft.predict.predictor import Predictor
-    from weft.text.formats.dialogue.entities import EntityDatabase, SlotFiller
-    from weft.text.formats.dialogue.turns import State, Turn
-
-MAX_CHARACTERS = 10_000  # of a line that is typed
 MAX_TURNS = 200  # that are kept
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # settings that only sampling has
 COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /quit"
-
-
-def chat(
-    model: Annotated[Path, typer.Argument(help="Model or run folder that generates text.")],
-    tracker: Annotated[
-        Path | None,
-        typer.Option(help="Model that tracks your wishes, for answers from a database."),
-    ] = None,
-    speakers: Annotated[
-        str, typer.Option(help="Names of you and of the model, as in the training dialogues.")
-    ] = "user,system",
-    temperature: Annotated[
-        float | None, typer.Option(help="Sample at this temperature; default: as the model does.")
-    ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Maximum tokens of an answer.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    device: options.Device = "auto",
-    replay: Annotated[bool, typer.Option(help="Replay the recorded answers first.")] = True,
-    trust: options.Trust = [],  # noqa: B006
-) -> None:
-    """Talk to a model: every line is a turn, and answers appear token by token."""
-    from weft.loading import load
-    from weft.predict.generate import Generator
-
-    names = tuple(name.strip() for name in speakers.split(","))
-    if len(names) != 2 or not all(names) or names[0] == names[1]:
-        raise UserError(f"--speakers {speakers}: give two names, such as user,system or A,B.")
-    follows = None if tracker is None else load(tracker, device=device, replay=replay)
-    talk = Conversation(Generator(load(model, device=device, replay=replay)), names, follows)
-    given = {"temperature": temperature, "max_length": max_length, "seed": seed}
-    for name, value in given.items():
-        if value is not None:
-            talk.change(name, str(value))
-    if sys.stdin.isatty():
-        typer.echo(f"{COMMANDS}; an empty line is left out", err=True)
-    while (line := _read_line()) is not None:
-        try:
-            if line.startswith("/"):
-                if line.split()[0] == "/quit":
-                    return
-                typer.echo(talk.command(line), err=True)
-            elif line.strip():
-                for piece in talk.answer(line):
-                    typer.echo(piece, nl=False)
-                    sys.stdout.flush()
-                typer.echo("")
-        except INTERRUPTS:
-            go_on()
-            typer.echo("")  # what was said so far stands
-        except UserError as error:
-            typer.echo(f"error: {error}", err=True)
-
-
-def _read_line() -> str | None:
-    """Return the next line; None at the end of input."""
-    from weft.untrusted import has_surrogate
-
-    while True:
-        sys.stderr.write("> " if sys.stdin.isatty() else "")
-        sys.stderr.flush()
-        try:
-            line = sys.stdin.readline(MAX_CHARACTERS + 1)
-        except INTERRUPTS:
-            go_on()
-            return None
-        except UnicodeDecodeError:
-            raise UserError("standard input is not UTF-8 text.") from None
-        if not line:
-            return None
-        if len(line) > MAX_CHARACTERS:
-            while line and not line.endswith("\n"):
-                line = sys.stdin.readline(MAX_CHARACTERS)
-            fault = f"more than {MAX_CHARACTERS:,} characters in a line"
-        elif has_surrogate(line):
-            fault = "a lone surrogate, which is not valid text,"
-        else:
-            return line.rstrip("\r\n")
-        typer.echo(f"error: {fault}; it is left out.", err=True)
 
 
 class Conversation:
@@ -109,9 +31,9 @@ class Conversation:
 
     def __init__(
         self,
-        writer: "Generator",
+        writer: Generator,
         speakers: tuple[str, ...],
-        tracker: "Predictor | None" = None,
+        tracker: Predictor | None = None,
     ) -> None:
         data = writer.predictor.config.get("data") or {}
         self.writer, self.speakers, self.tracker = writer, speakers, tracker
@@ -154,8 +76,6 @@ class Conversation:
 
     def change(self, name: str, value: str) -> str:
         """Change a setting of the search, or raise a UserError and leave all as it was."""
-        from weft.config import overrides
-        from weft.decode.search.settings import SearchSettings
 
         known = [field.name for field in fields(SearchSettings)]
         if name not in known:
@@ -171,7 +91,6 @@ class Conversation:
 
     def answer(self, line: str) -> Iterator[str]:
         """Yield the answer to a line piece by piece; both are turns from then on."""
-        from weft.text.formats.dialogue.turns import Turn
 
         mine = [*self.turns, Turn(self.speakers[0], " ".join(line.split()))]
         if self.tracker is not None:
@@ -188,7 +107,7 @@ class Conversation:
                 self.turns.append(Turn(self.speakers[1], text))
             del self.turns[:-MAX_TURNS]
 
-    def _start(self, turns: "list[Turn]") -> Iterator[str]:
+    def _start(self, turns: list[Turn]) -> Iterator[str]:
         """Return the tokens of an answer; turns that the model has no room for are forgotten."""
         kept = turns[-self.history :] if self.history else turns[-MAX_TURNS:]
         while True:
@@ -202,13 +121,11 @@ class Conversation:
                 continue
             return _texts(first, tokens)
 
-    def _fill(self, pieces: Iterator[str], turns: "list[Turn]") -> Iterator[str]:
+    def _fill(self, pieces: Iterator[str], turns: list[Turn]) -> Iterator[str]:
         """Yield an answer with the values of entities that fit the state, if there is a database.
 
         The entity that was mentioned last comes first.
         """
-        from weft.text.formats.dialogue.entities import SlotFiller
-        from weft.text.formats.dialogue.views import last_state
 
         if self.database is None:
             yield from pieces
@@ -222,9 +139,8 @@ class Conversation:
                 break
         yield from fill_marks(pieces, SlotFiller(matches, state))
 
-    def prompt(self, turns: "list[Turn]") -> str:
+    def prompt(self, turns: list[Turn]) -> str:
         """Return what the model reads before its answer."""
-        from weft.text.formats.dialogue.views import last_state, response_source
 
         if self.marked:
             state = last_state(turns)
@@ -232,9 +148,8 @@ class Conversation:
         return " ".join(turn.text for turn in turns) if self.writer.continues else turns[-1].text
 
 
-def _check_tracker(tracker: "Predictor | None", database: "EntityDatabase | None") -> None:
+def _check_tracker(tracker: Predictor | None, database: EntityDatabase | None) -> None:
     """Raise UserError unless a model with a database, and no other, has a tracker of states."""
-    from weft.inference.track_states import tracks_states
 
     if tracker is None and database is not None:
         raise UserError(
@@ -247,23 +162,16 @@ def _check_tracker(tracker: "Predictor | None", database: "EntityDatabase | None
         raise UserError("--tracker: this model does not update states (data.dialogue = 'update').")
 
 
-def track_state(tracker: "Predictor", turns: "Sequence[Turn]") -> "State":
+def track_state(tracker: Predictor, turns: Sequence[Turn]) -> State:
     """Return the state after some turns, of which the last has none yet."""
-    from weft.text.formats.dialogue.views import (
-        format_state,
-        last_state,
-        parse_state,
-        update_source,
-    )
 
     since = max((i + 1 for i, turn in enumerate(turns) if turn.state is not None), default=0)
     (answer,) = tracker([update_source(format_state(last_state(turns)), turns[since:])])
     return tuple(parse_state(str(answer.value)).items())
 
 
-def fill_marks(pieces: Iterator[str], filler: "SlotFiller") -> Iterator[str]:
+def fill_marks(pieces: Iterator[str], filler: SlotFiller) -> Iterator[str]:
     """Yield a text with values in place of marks, which may come in several pieces."""
-    from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 
     held = ""
     for piece in pieces:
@@ -275,11 +183,11 @@ def fill_marks(pieces: Iterator[str], filler: "SlotFiller") -> Iterator[str]:
         yield held
 
 
-def _parse(settings: "dict[str, object]") -> "dict[str, object]":
+def _parse(settings: dict[str, object]) -> dict[str, object]:
     return {key.split(".", 1)[1]: value for key, value in settings.items()}
 
 
-def _texts(first: "Token | None", tokens: "Iterator[Token]") -> Iterator[str]:
+def _texts(first: Token | None, tokens: Iterator[Token]) -> Iterator[str]:
     """Yield the text of each token; the first has been taken already."""
     if first is not None:
         yield first.text
