@@ -49,8 +49,8 @@ SYNONYMS = {
 STATES: dict[str, Any] = {
     "data.dialogue": "update", "data.swap_values": ["food"], "task.metrics": ["joint"],
     "task.coverage": 0.0, "decoder.coverage": False, "tokenizer.lowercase": True,
-    # Words seen less often are unknown, made-up values among them, which the model learns to copy.
-    "tokenizer.min_count": 15, "generate.no_repeat_ngram_size": 0, "train.epochs": 20,
+    # Words seen less often are unknown: the model learns which of them to copy.
+    "tokenizer.min_count": 3, "generate.no_repeat_ngram_size": 0, "train.epochs": 20,
     "train.ema_decay": 0.998, "train.patience": 0,
 }  # fmt: skip
 WRITTEN = ("entity_match", "task_success", "bleu")

@@ -3,13 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
 from weft.config import overrides
-from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, escape_control, unknown_name
-from weft.inference.track_states import tracks_states
-from weft.predict.generate import Generator, Token
-from weft.predict.predictor import Predictor
 from weft.text.formats.dialogue.entities import EntityDatabase, SlotFiller
 from weft.text.formats.dialogue.turns import State, Turn
 from weft.text.formats.dialogue.views import (
@@ -21,6 +18,11 @@ from weft.text.formats.dialogue.views import (
 )
 from weft.text.formats.records import SLOT_CLOSE, SLOT_OPEN
 
+if TYPE_CHECKING:
+    from weft.decode.search.settings import SearchSettings
+    from weft.predict.generate import Generator, Token
+    from weft.predict.predictor import Predictor
+
 MAX_TURNS = 200  # that are kept
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # settings that only sampling has
 COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /quit"
@@ -31,9 +33,9 @@ class Conversation:
 
     def __init__(
         self,
-        writer: Generator,
+        writer: "Generator",
         speakers: tuple[str, ...],
-        tracker: Predictor | None = None,
+        tracker: "Predictor | None" = None,
     ) -> None:
         data = writer.predictor.config.get("data") or {}
         self.writer, self.speakers, self.tracker = writer, speakers, tracker
@@ -76,6 +78,8 @@ class Conversation:
 
     def change(self, name: str, value: str) -> str:
         """Change a setting of the search, or raise a UserError and leave all as it was."""
+
+        from weft.decode.search.settings import SearchSettings
 
         known = [field.name for field in fields(SearchSettings)]
         if name not in known:
@@ -148,8 +152,10 @@ class Conversation:
         return " ".join(turn.text for turn in turns) if self.writer.continues else turns[-1].text
 
 
-def _check_tracker(tracker: Predictor | None, database: EntityDatabase | None) -> None:
+def _check_tracker(tracker: "Predictor | None", database: EntityDatabase | None) -> None:
     """Raise UserError unless a model with a database, and no other, has a tracker of states."""
+
+    from weft.inference.track_states import tracks_states
 
     if tracker is None and database is not None:
         raise UserError(
@@ -162,7 +168,7 @@ def _check_tracker(tracker: Predictor | None, database: EntityDatabase | None) -
         raise UserError("--tracker: this model does not update states (data.dialogue = 'update').")
 
 
-def track_state(tracker: Predictor, turns: Sequence[Turn]) -> State:
+def track_state(tracker: "Predictor", turns: Sequence[Turn]) -> State:
     """Return the state after some turns, of which the last has none yet."""
 
     since = max((i + 1 for i, turn in enumerate(turns) if turn.state is not None), default=0)
@@ -187,7 +193,7 @@ def _parse(settings: dict[str, object]) -> dict[str, object]:
     return {key.split(".", 1)[1]: value for key, value in settings.items()}
 
 
-def _texts(first: Token | None, tokens: Iterator[Token]) -> Iterator[str]:
+def _texts(first: "Token | None", tokens: "Iterator[Token]") -> Iterator[str]:
     """Yield the text of each token; the first has been taken already."""
     if first is not None:
         yield first.text

@@ -18,8 +18,6 @@ from weft.untrusted import has_surrogate
 
 Synonyms = Mapping[str, Sequence[str]]  # value -> other spellings
 NO_SYNONYMS: Synonyms = {}
-UNSEEN_FRACTION = 0.5  # of the values that are swapped in
-CONSONANTS, VOWELS = list("bcdfghjklmnprstvwz"), list("aeiou")
 SEED = 0  # of the values that are drawn, the same in every reading
 
 
@@ -76,18 +74,14 @@ def swap_values(
 ) -> Dialogue:
     """Return a dialogue with other values of these slots, drawn without replacement.
 
-    Every second one is a made-up word: to copy a value that it has never seen, a model must learn
-    from unknown values (Xu & Hu 2018). In the text, every value of a state is written as itself or
-    as one of its synonyms.
+    In the text, every value of a state is written as itself or as one of its synonyms.
     """
     present = sorted({pair for turn in dialogue.turns for pair in turn.state or ()})
     swaps: dict[tuple[str, str], str] = {}
     for slot, pool in values.items():
         old = [value for own, value in present if own == slot and value in pool]
         drawn = draw.choice(len(pool), len(old), replace=False)
-        for value, i in zip(old, drawn, strict=True):
-            unseen = draw.random() < UNSEEN_FRACTION
-            swaps[slot, value] = make_up_word(draw) if unseen else pool[i]
+        swaps |= {(slot, value): pool[i] for value, i in zip(old, drawn, strict=True)}
     texts: dict[str, str] = {}
     for pair in present:
         new = swaps.get(pair, pair[1])
@@ -111,13 +105,6 @@ def swap_values(
         for turn in dialogue.turns
     ]
     return replace(dialogue, turns=tuple(turns), constraints=swap_state(dialogue.constraints))
-
-
-def make_up_word(draw: np.random.Generator) -> str:
-    """Return a word of three or four random syllables."""
-    count = draw.integers(3, 5)
-    pairs = zip(draw.choice(CONSONANTS, count), draw.choice(VOWELS, count), strict=True)
-    return "".join(consonant + vowel for consonant, vowel in pairs)
 
 
 def read_synonyms(path: str | Path) -> dict[str, tuple[str, ...]]:
