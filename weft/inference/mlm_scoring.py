@@ -4,7 +4,6 @@ D documents   K masked positions
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,18 +12,11 @@ from weft.batch import Padded
 from weft.batch.bucketing import order_batches
 from weft.batch.documents import Documents
 from weft.batch.mlm_collator import Masking, MLMLoader
+from weft.inference.windows import MaskedRow
 from weft.model import Model
 from weft.runtime import Runtime
 
 MAX_ROWS, MAX_TOKENS = 256, 16384  # per batch
-
-
-class MaskedRow(NamedTuple):
-    """A row with its special tokens, and its masked steps."""
-
-    ids: np.ndarray  # (T,)
-    steps: list[int]
-    offsets: np.ndarray | None = None  # (T, 2) of the tokens in the text; 0, 0 of special tokens
 
 
 def score_documents(

@@ -37,6 +37,14 @@ class WindowSettings:
     bos_row: np.ndarray  # (1,) or (1, 1+W)
 
 
+class MaskedRow(NamedTuple):
+    """A row with its special tokens, and its masked steps."""
+
+    ids: np.ndarray  # (T,)
+    steps: list[int]
+    offsets: np.ndarray | None = None  # (T, 2) of the tokens in the text; 0, 0 of special tokens
+
+
 # Windows, the ids that each reads and the ids that it predicts -> the log-probabilities (R,) of the
 # scored ones, window by window.
 ScoreBatch = Callable[

@@ -1,19 +1,24 @@
-"""Fill-mask: the best words for each [MASK] or <mask> of a text, by a model of both sides."""
+"""Fill-mask: the best words for each [MASK] or <mask> of a text, by a model of both sides.
 
-from collections.abc import Sequence
+Importable without torch.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.batch.indexer import Indexer
-from weft.inference.lm_scoring import lm_head
-from weft.inference.mlm_scoring import MaskedRow, predict_masked
-from weft.model import Model
-from weft.runtime import Runtime
+from weft.inference.windows import MaskedRow
+from weft.predict.output import EngineInput, EngineOutput, plain_texts
 from weft.tasks.mlm import MASK_PATTERN, FilledMasks, require_mask
 from weft.tokens.offsets import SPACE_MARK
 from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.tokenizer import BYTE_LEVEL_SPACE, Tokenizer
+
+if TYPE_CHECKING:
+    from weft.model import Model
 
 WORDS_PER_BLANK = 5
 
@@ -27,27 +32,34 @@ class BlankLayout:
     limit: int | None
 
 
-def lm_layout(model: Model) -> BlankLayout:
+# Rows, the ids that may be predicted, and how many of the best are wanted -> ids and probabilities
+# (K, count) at each row's masked steps.
+PredictMasked = Callable[
+    [Sequence[MaskedRow], np.ndarray, int], Sequence[tuple[np.ndarray, np.ndarray]]
+]
+
+
+def lm_layout(model: "Model") -> BlankLayout:
     """Return the layout of a language model that reads both sides of a word."""
-    head = lm_head(model)
+    head = model.head
     end = (head.eos,) if model.parts["task"]["lines"] else ()
     return BlankLayout(head.blank, SpecialTokens(after=end), head.window)
 
 
-def _mlm_layout(indexer: Indexer) -> BlankLayout:
+def mlm_layout(indexer: Indexer) -> BlankLayout:
+    """Return the layout of a masked language model."""
     mask = indexer.tokenizer.mask
     assert mask is not None
     return BlankLayout(mask, indexer.frame, indexer.limit)
 
 
 def fill(
-    texts: Sequence[str], model: Model, indexer: Indexer, runtime: Runtime
+    texts: Sequence[str], indexer: Indexer, layout: BlankLayout, predict_masked: PredictMasked
 ) -> tuple[list[FilledMasks], np.ndarray]:
     """Return the best words for the blanks of each text, and (texts,) the fraction read."""
     rows: list[MaskedRow] = []
     owners: list[int] = []
     coverage = np.ones(len(texts))
-    layout = lm_layout(model) if model.traits.is_lm else None
     for i, text in enumerate(texts):
         if not text.strip():
             coverage[i] = 0.0
@@ -58,16 +70,34 @@ def fill(
             coverage[i] = fraction
     tokenizer = indexer.tokenizer
     blanks: list[list[tuple[tuple[str, float], ...]]] = [[] for _ in texts]
-    for owner, (ids, probs) in zip(
-        owners,
-        predict_masked(model, rows, tokenizer.ordinary, WORDS_PER_BLANK, runtime),
-        strict=True,
-    ):
+    predicted = predict_masked(rows, tokenizer.ordinary, WORDS_PER_BLANK)
+    for owner, (ids, probs) in zip(owners, predicted, strict=True):
         for best, best_probs in zip(ids.tolist(), probs.tolist(), strict=True):
             words = (display_word(tokenizer, word) for word in best)
             blanks[owner].append(tuple(zip(words, best_probs, strict=True)))
     filled = [FilledMasks(text, tuple(own)) for text, own in zip(texts, blanks, strict=True)]
     return filled, coverage
+
+
+def fill_or_score(
+    inputs: Sequence[EngineInput],
+    fill_masks: Callable[[Sequence[EngineInput]], EngineOutput],
+    score_tokens: Callable[[Sequence[EngineInput]], EngineOutput],
+) -> EngineOutput:
+    """Fill the masks of texts that have some; score the tokens of the others."""
+    blanks = [MASK_PATTERN.search(text) is not None for text in plain_texts(inputs)]
+    if not any(blanks):
+        return score_tokens(inputs)
+    filled, scored = (
+        [one for one, blank in zip(inputs, blanks, strict=True) if blank is wanted]
+        for wanted in (True, False)
+    )
+    outputs = {True: fill_masks(filled), False: score_tokens(scored)}
+    order = [(blank, blanks[:i].count(blank)) for i, blank in enumerate(blanks)]
+    scores: list[Any] = [outputs[blank].scores[k] for blank, k in order]
+    coverage = np.array([outputs[blank].coverage[k] for blank, k in order])
+    parts = [() if blank else outputs[blank].parts[k] for blank, k in order]
+    return EngineOutput(scores, coverage, parts)
 
 
 def masked_rows(
@@ -82,7 +112,7 @@ def masked_rows(
     A text longer than the model's limit becomes one row per blank, centred on it. With `offsets`,
     rows say where their tokens stand in the text.
     """
-    tokenizer, layout = indexer.tokenizer, layout or _mlm_layout(indexer)
+    tokenizer, layout = indexer.tokenizer, layout or mlm_layout(indexer)
     frame, blank = layout.frame, np.array([layout.blank], np.int32)
     parts = tokenizer.encode_ids(MASK_PATTERN.split(require_mask(text, where)))
     ids = np.concatenate([chunk for part in parts for chunk in (part, blank)][:-1])

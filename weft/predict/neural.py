@@ -29,7 +29,8 @@ from weft.inference.forward import (
     forward_batches,
 )
 from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
-from weft.inference.mlm_scoring import score_documents
+from weft.inference.mlm_scoring import predict_masked, score_documents
+from weft.inference.windows import MaskedRow
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
 from weft.model import (
     EncoderDecoderModel,
@@ -40,7 +41,7 @@ from weft.model import (
     Traits,
     build_model,
 )
-from weft.predict.fill_mask import fill
+from weft.predict.fill_mask import fill, fill_or_score, lm_layout, mlm_layout
 from weft.predict.output import EngineInput, EngineOutput, plain_texts
 from weft.predict.predictor import CHUNK_TEXTS, Predictor, load
 from weft.predict.rows import (
@@ -59,7 +60,7 @@ from weft.storage import atomic_write
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.extractive_qa import SpanScores
 from weft.tasks.language import LMVocabulary
-from weft.tasks.mlm import EVALUATION_SEED, MASK_PATTERN, MaskedLM, MLMStats, MLMVocabulary
+from weft.tasks.mlm import EVALUATION_SEED, MaskedLM, MLMStats, MLMVocabulary
 from weft.tensorfile import check_network, read_header
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, DEFAULT_OVERLAP, Policy
@@ -156,26 +157,20 @@ class NeuralEngine(RowEngine[InferenceRows]):
 
     def _fill_masks(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the best words for the masks of each text."""
-        return EngineOutput(*fill(plain_texts(inputs), self.model, self.indexer, self.runtime))
+        layout = lm_layout(self.model) if self.traits.is_lm else mlm_layout(self.indexer)
+
+        def predict(
+            rows: Sequence[MaskedRow], allowed: np.ndarray, count: int
+        ) -> list[tuple[np.ndarray, np.ndarray]]:
+            return predict_masked(self.model, rows, allowed, count, self.runtime)
+
+        return EngineOutput(*fill(plain_texts(inputs), self.indexer, layout, predict))
 
     def _fill_or_score(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Fill the masks of texts if the model reads both sides; score the other texts."""
-        blanks = [
-            lm_head(self.model).is_bidirectional and MASK_PATTERN.search(text) is not None
-            for text in plain_texts(inputs)
-        ]
-        if not any(blanks):
+        if not lm_head(self.model).is_bidirectional:
             return self._score_tokens(inputs)
-        filled, scored = (
-            [one for one, blank in zip(inputs, blanks, strict=True) if blank is wanted]
-            for wanted in (True, False)
-        )
-        outputs = {True: self._fill_masks(filled), False: self._score_tokens(scored)}
-        order = [(blank, blanks[:i].count(blank)) for i, blank in enumerate(blanks)]
-        scores: list[Any] = [outputs[blank].scores[k] for blank, k in order]
-        coverage = np.array([outputs[blank].coverage[k] for blank, k in order])
-        parts = [() if blank else outputs[blank].parts[k] for blank, k in order]
-        return EngineOutput(scores, coverage, parts)
+        return fill_or_score(inputs, self._fill_masks, self._score_tokens)
 
     def _score_tokens(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the token probabilities of each text, scored independently."""

@@ -15,7 +15,7 @@ from weft.errors import UserError, near_miss
 from weft.explain.explanation import ExplainedWord
 from weft.explain.targets.target import RowTarget, TargetRequest
 from weft.explain.words import own_words
-from weft.inference.mlm_scoring import MaskedRow
+from weft.inference.windows import MaskedRow
 from weft.model import EncoderModel
 from weft.predict.fill_mask import WORDS_PER_BLANK, display_word, masked_rows
 from weft.predict.neural import NeuralEngine

@@ -12,6 +12,7 @@ from weft.decode.heads.ctc.head import CTCHead
 from weft.decode.heads.greedy_merge import GreedyMerger
 from weft.decode.heads.intent_slots import IntentSlotHead
 from weft.decode.heads.lm import LanguageModelHead
+from weft.decode.heads.mlm import MLMHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
 from weft.decode.heads.roles import RoleCRFHead, RoleHead, RoleSpanHead
 from weft.decode.heads.semantics.coreference import WordCoreferenceHead
@@ -39,7 +40,12 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         return gives | {"kind": "text", **ids, "search": asdict(head.search)}, {}
     if isinstance(head, LanguageModelHead):
         windows = {"row_steps": head.row_steps, "new_steps": head.new_steps, "bos": head.bos}
+        if head.is_bidirectional:
+            windows |= {"blank": head.blank, "eos": head.eos, "window": head.window}
+            return gives | {"kind": "words", "masks": head.decoder.needs_masking, **windows}, {}
         return gives | {"kind": "tokens", **windows}, {}
+    if isinstance(head, MLMHead):
+        return gives | {"kind": "masked"}, {}
     if isinstance(head, TagHead):
         return gives | {"kind": "tags", "columns": len(head.score)}, crf_tables(head.crfs)
     if isinstance(head, IntentSlotHead):

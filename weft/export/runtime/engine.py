@@ -1,8 +1,6 @@
 """The engine of an exported model: the rows of the original, a graph in place of the network."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,12 @@ from weft.export.runtime.outputs import DECODERS
 from weft.export.runtime.roles import decode_roles
 from weft.export.runtime.search import search
 from weft.export.runtime.session import Session
-from weft.inference.windows import ScoringWindow, TextScorer, WindowSettings
 from weft.model.traits import Traits
-from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
-from weft.predict.predictor import CHUNK_TEXTS, Predictor
+from weft.predict.output import EngineInput, EngineOutput
+from weft.predict.predictor import Predictor
 from weft.predict.rows import SEGMENTER_FILE, RowEngine, average_windows, step_weights
 from weft.protocols import LabelSpace
-from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.extractive_qa import SpanScores
-from weft.tasks.language import LMVocabulary
 from weft.tokens.tokenizer import Tokenizer
 from weft.tokens.word_segmenter import WordSegmenter
 
@@ -125,50 +120,6 @@ class OnnxEngine(RowEngine[RowBatches]):
                 out = np.empty((len(rows), outputs[name].shape[1]), np.float32)
             out[chosen] = outputs[name]
         return out
-
-    def predict(self, inputs: Sequence[EngineInput], parts: bool = False) -> EngineOutput:
-        """Return the scores of each input; of a language model, the probability of each token."""
-        if not self.traits.is_lm:
-            return super().predict(inputs, parts)
-        texts = plain_texts(inputs)
-        scored = list(self.likelihoods(texts))
-        weights = [word_weights(one) for one in scored]
-        return EngineOutput(scored, self.indexer.tokenizer.known_fraction(texts), weights)
-
-    def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
-        if not self.traits.is_lm:
-            raise UserError("Only a language model has token probabilities.")
-        gives = self.info.gives
-        space = LMVocabulary(self.indexer.tokenizer, lines=self.info.config["task"]["lines"])
-        settings = WindowSettings(
-            gives["row_steps"], gives["new_steps"], False, np.array([gives["bos"]], np.int64)
-        )
-        stream = iter(texts)
-        waiting: deque[tuple[np.ndarray, tuple[CharSpan, ...]]] = deque()
-
-        def tokenise() -> Iterator[np.ndarray]:
-            while chunk := list(islice(stream, CHUNK_TEXTS)):
-                some = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
-                waiting.extend(some)
-                yield from (ids for ids, _ in some)
-
-        for log_probs in TextScorer(settings, self._score_windows).score(tokenise(), running):
-            ids, offsets = waiting.popleft()
-            yield Decoded(ids[:, None], np.exp(log_probs.astype(np.float64))[:, None],
-                          places=offsets)  # fmt: skip
-
-    def _score_windows(
-        self,
-        windows: Sequence[ScoringWindow],
-        inputs: Sequence[np.ndarray],
-        targets: Sequence[np.ndarray],
-    ) -> np.ndarray:
-        """Return the log-probabilities (R,) of the scored tokens of some windows."""
-        lengths = np.array([len(ids) for ids in inputs], np.int64)
-        feeds = {"ids": pad(inputs, lengths), "targets": pad(targets, lengths)}
-        values = self.session(feeds, ["log_probs"])["log_probs"]
-        rows = zip(values, windows, strict=True)
-        return np.concatenate([row[w.start - w.low : w.stop - w.low] for row, w in rows])
 
     def row_logits(self, rows: RowBatches) -> np.ndarray:
         return self._collect(rows, "logits")

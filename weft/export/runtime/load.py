@@ -40,7 +40,12 @@ def load_export(folder: str | Path, *, replay: bool = True, weights: str = "floa
             engine = load_classic(folder, info.config, space)
         else:
             parser = folder / PARSER_FOLDER
-            engine = OnnxEngine.load(
+            kind = OnnxEngine
+            if info.reads is not None and (info.reads.is_lm or info.reads.is_mlm):
+                from weft.export.runtime.language import OnnxLanguageEngine
+
+                kind = OnnxLanguageEngine
+            engine = kind.load(
                 folder, info, space, load_export(parser) if is_export(parser) else None
             )
     predictor = Predictor(engine, task, space, info.config)

@@ -1,27 +1,44 @@
-"""Nodes of language models: ids -> the log-probability of every token, given those before it.
+"""Nodes of language models: ids -> the log-probability of tokens, given those before or around.
 
-B rows   T steps   E embedding width   H hidden width   V words
+B rows   T steps   E embedding width   H hidden width   V words   K scored steps
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from weft.decode.decoders.language_models import FeedForwardLM, RecurrentLM
+from torch import Tensor
+
+from weft.decode.decoders.language_models import BidirectionalLM, FeedForwardLM, RecurrentLM
 from weft.decode.decoders.transformer import GPT, TransformerDecoderBlock
+from weft.decode.heads.mlm import MLMHead
 from weft.errors import UserError
 from weft.export.onnx.decoders.generation import add_residual, log_probs, word_logits
-from weft.export.onnx.graph import INT, Graph, Value, describe_part, emits
+from weft.export.onnx.graph import (
+    INT,
+    Graph,
+    Steps,
+    Value,
+    describe_part,
+    emits,
+    reverse_steps,
+)
+from weft.export.onnx.model import embed
 from weft.export.onnx.recurrent import cell_of, run_operator
-from weft.model import LanguageModel
+from weft.model import LanguageModel, MaskedLanguageModel
 
 
 @emits(LanguageModel)
 def language_model(graph: Graph, model: LanguageModel) -> None:
     decoder = model.head.decoder
+    if isinstance(decoder, BidirectionalLM):
+        steps = Steps(graph.add_input("ids", INT, "B", "T"), graph.add_input("lengths", INT, "B"))
+        read = graph.run(decoder.words.narrow, _both_sides(graph, decoder, steps))
+        _write_words(graph, read, decoder.words.weight, decoder.words.bias)
+        return
     if type(decoder) not in _FEATURES:
         raise UserError(
             f"{describe_part(decoder)} has no ONNX nodes, so a model with it cannot be exported. "
-            "Use another decoder: rnn-lm, nnlm or gpt."
+            "Use another decoder: rnn-lm, nnlm, gpt or bidirectional-lm."
         )
     ids, targets = (graph.add_input(name, INT, "B", "T") for name in ("ids", "targets"))
     features = _FEATURES[type(decoder)](graph, decoder, ids)  # (B, T, F)
@@ -66,6 +83,44 @@ def _block(graph: Graph, block: TransformerDecoderBlock, x: Value) -> Value:
     y = graph.run(block.feed_norm, x) if block.norm_first else x
     inner = graph.run(block.activation, graph.run(block.feed_in, y))
     return add_residual(graph, block, x, graph.run(block.feed_out, inner), "feed_norm")
+
+
+@emits(MaskedLanguageModel)
+def masked_language_model(graph: Graph, model: MaskedLanguageModel) -> None:
+    steps = Steps(graph.add_input("ids", INT, "B", "T"), graph.add_input("lengths", INT, "B"))
+    states = graph.run(model.encoder, embed(graph, model, steps))
+    head = model.head
+    _write_words(graph, graph.run(head, states.data), head.table.weight, head.bias)
+
+
+@emits(MLMHead)
+def masked_features(graph: Graph, part: MLMHead, states: Value) -> Value:
+    inner = graph.run(part.activation, graph.run(part.dense, states))
+    normed: Value = graph.run(part.norm, inner)
+    return normed
+
+
+def _both_sides(graph: Graph, part: BidirectionalLM, ids: Steps) -> Value:
+    """Return the states (B, T, 2*H) of each step, which in "skip" have not seen its word."""
+    words = ids.with_data(graph.run(part.words.table, ids.data))
+    ahead: Steps = graph.run(part.nets[0], words)
+    if len(part.nets) == 1:
+        return ahead.data
+    read: Steps = graph.run(part.nets[1], reverse_steps(words))
+    back, steps = reverse_steps(read).data, ids.data.size(1)
+    before = graph.op("Pad", ahead.data, graph.shape(0, 1, 0, 0, 0, 0)).slice(1, 0, steps)
+    after = graph.op("Pad", back, graph.shape(0, 0, 0, 0, 1, 0)).slice(1, 1, steps + 1)
+    return graph.concat([before, after], 2)
+
+
+def _write_words(graph: Graph, features: Value, weight: Tensor, bias: Tensor | None) -> None:
+    """Write the log-probabilities of all words (K, V) at K steps, and of their targets (K,)."""
+    rows, steps, targets = (graph.add_input(n, INT, "K") for n in ("rows", "steps", "targets"))
+    index = graph.concat([rows.unsqueeze(1), steps.unsqueeze(1)], 1)
+    words = log_probs(graph, graph.linear(graph.op("GatherND", features, index), weight, bias))
+    chosen = graph.op("GatherElements", words, targets.unsqueeze(1), axis=1).squeeze(1)
+    graph.add_output("words", words, "K", "V")
+    graph.add_output("log_probs", chosen, "K")
 
 
 _FEATURES: dict[type, Callable[..., Any]] = {
