@@ -910,6 +910,10 @@ class Engine:
         """Yield the masked-LM statistics of each document."""
         raise UserError("Only a masked language model has statistics of masked tokens.")
 
+    def generation_batches(self, inputs: "Sequence[str | Example]") -> "Iterator[Any]":
+        """Yield batches of sources with a step of their decoder, of an export that writes text."""
+        raise UserError("This model does not generate text.")
+
     def full_precision(self) -> "AbstractContextManager[None]":
         """Return a context in which answers do not depend on batching."""
         return nullcontext()

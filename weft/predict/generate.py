@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from weft import registry
+from weft.batch.indexer import Row
 from weft.decode.cuda_graphs.decode_step import DecodeGraphs, PreparedSearch, max_steps
 from weft.decode.decoders.packed import pack_if_possible
 from weft.decode.decoders.prompt_continuation import PromptContinuation, SlidingState
@@ -30,12 +31,13 @@ from weft.predict.joint_decoding import JointContinuation, encode_jointly
 from weft.predict.neural import NeuralEngine
 from weft.predict.output import EngineInput, plain_texts
 from weft.predict.predictor import Predictor, load
+from weft.predict.rows import RowEngine
 from weft.protocols import State
 from weft.tasks.language import LMVocabulary
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
 from weft.tokens.streaming_decoder import StreamingDecoder
-from weft.tokens.tokenizer import NO_OOV_WORDS
+from weft.tokens.tokenizer import NO_OOV_WORDS, Tokenizer
 from weft.tokens.vocabulary import EOS, SPECIALS, UNK
 
 MAX_PROMPTS = 64  # prompts that are continued together
@@ -277,8 +279,8 @@ class Generator:
     def _neural(self) -> NeuralEngine:
         if not isinstance(self.engine, NeuralEngine):
             raise UserError(
-                "An exported model cannot generate with other settings than its own. Use "
-                "`weft predict`, or the model that it was made from."
+                "An exported language model gives the probability of every token, but does not "
+                "continue texts. Generate with the model that it was made from."
             )
         return self.engine
 
@@ -321,8 +323,9 @@ class Generator:
         if isinstance(self.engine, EnsembleEngine):
             yield from self._joint_batches(self.engine, inputs, names, settings)
             return
-        engine = self._neural
-        for rows, source in engine.batches(inputs):
+        engine = self.engine
+        assert isinstance(engine, RowEngine)
+        for rows, job in self._started_batches(inputs, settings):
             for row in rows:
                 if row.read_fraction < 1:
                     most = engine.indexer.limit
@@ -333,11 +336,30 @@ class Generator:
                         f"{names[row.text]} is longer than {limit}, the most this model reads. "
                         "Shorten it, or split it."
                     )
-            job = self._first_step(engine.model.run(source).scores, settings)
             oov_words = [self.space.oov_words(row.words, _fields(inputs[row.text])) for row in rows]
             before: list[list[int]] = [[] for _ in rows]
             chosen = [row.text for row in rows]
             yield replace(job, rows=chosen, before=before, oov_words=oov_words)
+
+    def _started_batches(
+        self, inputs: Sequence[EngineInput], settings: SearchSettings
+    ) -> Iterator[tuple[Sequence[Row], GenerationBatch]]:
+        """Yield rows with the batch that they form before its first step."""
+        if isinstance(self.engine, NeuralEngine):
+            model = self.engine.model
+            for rows, source in self.engine.batches(inputs):
+                yield rows, self._first_step(model.run(source).scores, settings)
+            return
+        if settings.coverage_penalty:
+            raise UserError(
+                "generate.coverage_penalty needs the attention of the decoder, which an export "
+                "does not give. Use the model that it was made from."
+            )
+        for one in self.engine.generation_batches(inputs):
+            yield (
+                one.rows,
+                GenerationBatch([], one.step, one.state, one.first, [], extra_ids=one.extra_ids),
+            )
 
     def _joint_batches(
         self, engine: EnsembleEngine, inputs: Sequence[EngineInput], names: Sequence[str],
@@ -421,7 +443,7 @@ class Generator:
         if isinstance(self.engine, EnsembleEngine):
             members = (Generator(member) for member in self.engine.members)
             return list(dict.fromkeys(w for m in members for w in m.unknown_words(prompts)))
-        tokenizer = self.tokenizer if self.continues else self._neural.indexer.tokenizer
+        tokenizer = self.tokenizer if self.continues else self._source_tokenizer
         if UNK not in tokenizer.vocabulary:
             return []
         unknown = tokenizer.vocabulary.index(UNK)
@@ -433,6 +455,11 @@ class Generator:
             if id == unknown
         )
         return list(dict.fromkeys(words))
+
+    @property
+    def _source_tokenizer(self) -> Tokenizer:
+        assert isinstance(self.engine, RowEngine)
+        return self.engine.indexer.tokenizer
 
     def check_known(self, texts: Sequence[str], where: Sequence[str]) -> None:
         """Raise UserError for a text with words outside the vocabulary."""

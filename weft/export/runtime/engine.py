@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,15 @@ STEP_FILE = "step.onnx"  # one step of a decoder
 ROLES_FILE = "roles.onnx"  # the roles of predicates, once those are known
 TABLES_FILE = "decoding.safetensors"  # what decoding needs beside the graph
 NO_MARK = -1  # behind the words of a row
+
+
+class StartedTexts(NamedTuple):
+    """The state of a batch before the first word of its texts."""
+
+    rows: np.ndarray  # numbers of the rows
+    state: Arrays  # what every step replaces
+    static: Arrays
+    copied: int  # words that only the sources have
 
 
 class OnnxEngine(RowEngine[RowBatches]):
@@ -154,42 +163,55 @@ class OnnxEngine(RowEngine[RowBatches]):
                 out[i] = one
         return out
 
+    def start_texts(self, rows: RowBatches) -> Iterator[StartedTexts]:
+        """Yield the states before the first word, batch by batch."""
+        gives = self.info.gives
+        names = [f"state.{name}" for name in (*gives["dynamic"], *gives["static"])]
+        for chosen, outputs in self._run(rows, names):
+            state = {name: outputs[f"state.{name}"] for name in gives["dynamic"]}
+            static = {name: outputs[f"state.{name}"] for name in gives["static"]}
+            most = int(static["source"].max(initial=0)) + 1 if "source" in static else 0
+            copied = max(0, most - self.indexer.extended_vocab_start) if most else 0
+            yield StartedTexts(chosen, state, static, copied)
+
+    def advance_texts(
+        self, ids: np.ndarray, state: Arrays, static: Arrays, copied: int
+    ) -> tuple[np.ndarray, Arrays]:
+        """Return the log-probabilities (N, V) of the word after ids (N,), and the next state."""
+        dynamic = self.info.gives["dynamic"]
+        feeds = {f"state.{name}": value for name, value in (*state.items(), *static.items())}
+        feeds |= {"ids": ids, "copied": np.array([copied], np.int64)}
+        names = ["log_probs", *(f"next.{name}" for name in dynamic)]
+        found = self._second_graph()(feeds, names)
+        return found["log_probs"], {name: found[f"next.{name}"] for name in dynamic}
+
     def _write_texts(self, rows: RowBatches) -> list[Any]:
         """Return the ids (T, 1) of the best text for each row, and their probabilities."""
-        gives, step = self.info.gives, self._second_graph()
+        gives = self.info.gives
         settings = SearchSettings(**gives["search"])
-        names = [f"state.{name}" for name in (*gives["dynamic"], *gives["static"])]
-        following = ["log_probs", *(f"next.{name}" for name in gives["dynamic"])]
         out: list[Any] = [None] * len(rows)
-        for chosen, outputs in self._run(rows, names):
-            static = {f"state.{name}": outputs[f"state.{name}"] for name in gives["static"]}
-            shared: Arrays = {}
-            if "source" in gives["static"]:  # its words outside the vocabulary have ids behind it
-                most = int(outputs["state.source"].max(initial=0)) + 1
-                copied = max(0, most - self.indexer.extended_vocab_start)
-                shared["copied"] = np.array([copied], np.int64)
+        for start in self.start_texts(rows):
 
             def advance(
-                ids: np.ndarray,
-                state: Arrays,
-                prompts: np.ndarray,
-                static: Arrays = static,
-                shared: Arrays = shared,
+                ids: np.ndarray, state: Arrays, prompts: np.ndarray, start: StartedTexts = start
             ) -> tuple[np.ndarray, Arrays]:
-                own = {name: value[prompts] for name, value in static.items()}
-                feeds = {"ids": ids, **own, **shared, **{f"state.{n}": v for n, v in state.items()}}
-                found = step(feeds, following)
-                return found["log_probs"], {n: found[f"next.{n}"] for n in gives["dynamic"]}
+                own = {name: value[prompts] for name, value in start.static.items()}
+                return self.advance_texts(ids, state, own, start.copied)
 
             best = search(
-                advance, {name: outputs[f"state.{name}"] for name in gives["dynamic"]}, settings,
-                batch=len(chosen), bos=gives["bos"], eos=gives["eos"],
-                forbidden=gives["forbidden"],
+                advance, start.state, settings, batch=len(start.rows), bos=gives["bos"],
+                eos=gives["eos"], forbidden=gives["forbidden"],
             )  # fmt: skip
-            for i, one in zip(chosen.tolist(), best, strict=True):
+            for i, one in zip(start.rows.tolist(), best, strict=True):
                 probs = np.exp(np.array(one.log_probs, np.float64))[:, None]
                 out[i] = (np.array(one.ids, np.int64)[:, None], probs)
         return out
+
+    def generation_batches(self, inputs: Sequence[EngineInput]) -> Iterator[Any]:
+        """Yield batches of sources for the search of PyTorch, which has every setting."""
+        from weft.export.torch_steps import torch_batches
+
+        yield from torch_batches(self, inputs)
 
     def _label_roles(self, rows: RowBatches) -> list[Any]:
         """Return the predicates and roles (L, 4) of each row, and their probabilities."""
