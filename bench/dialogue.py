@@ -98,7 +98,7 @@ def predict_states(tracker: Predictor, file: str) -> tuple[list[Dialogue], dict[
     examples = list(carry_states(tracker, read_dialogue_examples(file, "update")))
     answers = [str(answer.value) for answer in tracker([one.text for one in examples])]
     metric = StateAccuracy()
-    metric.add(answers, [one.label for one in examples])
+    metric.add(answers, [str(one.label) for one in examples])
     found = iter(answers)
     dialogues = [
         replace(one, turns=tuple(
@@ -189,6 +189,8 @@ def summarise(record: Record, rows: Sequence[dict[str, Any]]) -> None:
     record.line("dialogue, states", recipe="seq2seq-copy", **about, **tracked)
     for system, key in SYSTEMS.items():
         written = {name: average(rows, name, key) for name in WRITTEN}
+        if key == "corpus":
+            written["bleu"] = {"mean": None}  # its texts are the references
         record.line("dialogue, responses", system=system, **about, **written)
     for system, values in PUBLISHED.items():
         written = {name: {"mean": one} for name, one in zip(WRITTEN, values, strict=True)}
