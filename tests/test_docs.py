@@ -205,8 +205,9 @@ def test_links_of_a_page_at_the_root_exist(page):
             assert (ROOT / target).exists(), f"{page}: {target}"
 
 
-def test_benchmark_pages_match_the_recorded_results():
-    command = [sys.executable, ROOT / "bench" / "summary.py", "--check"]
+@pytest.mark.parametrize("script", ["summary.py", "simulate.py"])
+def test_pages_match_the_recorded_results(script):
+    command = [sys.executable, ROOT / "bench" / script, "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
