@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 import weft
-from tests.fixtures.checkpoints import checkpoint
-from tests.fixtures.command import command, ok
+from tests.fixtures.command import command
 from tests.fixtures.exported import TEXTS, check_answers
-from tests.fixtures.language_files import corpus
-from tests.fixtures.recipe_runs import recipe_cases, train_tiny
+from tests.fixtures.recipe_runs import recipe_cases, tiny_checkpoints, train_tiny
 from weft import registry
-from weft.config import recipe
 from weft.errors import UserError
 from weft.explain.method import METHODS, methods
 from weft.explain.run import run_explain
@@ -42,24 +39,7 @@ NOT_EXPORTED = {
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory):
     """Folders of pre-trained networks by what a recipe starts from."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-    for family in ("bert", "gpt2"):
-        checkpoint(folder / family, family)
-    values = {
-        "decoder.width": 8, "decoder.hidden": 13, "decoder.filters": [[1, 3], [2, 7]],
-        "decoder.character_width": 5, "task.window": 11, "tokenizer.min_count": 1,
-        "train.epochs": 1, "train.batch_size": 4, "train.threads": 1,
-        "data.train": str(corpus(folder)),
-    }  # fmt: skip
-    elmo = recipe("elmo-pretrain").with_values(values, "test")
-    weft.train(elmo, folder / "elmo", quiet=True, device="cpu")
-    (folder / "lm").mkdir()
-    train_tiny("masked-bilstm", "language", folder / "lm", {})
-    ok("convert", folder / "bert", "-o", folder / "embed")
-    return {
-        "bert": str(folder / "bert"), "gpt": str(folder / "gpt2"), "elmo": str(folder / "elmo"),
-        "embed": str(folder / "embed"), "birnn": str(folder / "lm" / "run"),
-    }  # fmt: skip
+    return tiny_checkpoints(tmp_path_factory.mktemp("checkpoints"))
 
 
 def test_every_registered_task_is_a_case():

@@ -150,6 +150,20 @@ def test_a_damaged_graph_is_refused(copy):
             weft.load(copy)
 
 
+def test_files_that_are_links_to_elsewhere_are_only_read_as_what_they_should_be(copy, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("password")
+    for name in ("model.onnx", "tokenizer.json", "labels.json", "export.json"):
+        kept = (copy / name).read_bytes()
+        (copy / name).unlink()
+        (copy / name).symlink_to(secret)
+        with pytest.raises(UserError, match=name) as error:
+            weft.load(copy)
+        assert "password" not in str(error.value)
+        (copy / name).unlink()
+        (copy / name).write_bytes(kept)
+
+
 def test_changed_weights_give_other_answers(copy):
     model = onnx.load(copy / "model.onnx")
     largest = max(model.graph.initializer, key=lambda one: len(one.raw_data))
