@@ -257,7 +257,8 @@ def read_inputs(
         columns = _of_record(predictor.config["data"], file, columns)
     if predictor.pairs and (text, text_pair) == (None, None):
         columns = _of_pair(predictor.config["data"], file, columns)
-    format = semantic_format(file, predictor.task.file_format) or None
+    tuples = "extractions" if predictor.config["data"].get("tuples") else ""
+    format = semantic_format(file, predictor.task.file_format or tuples) or None
     rows = read(
         file, columns=columns, format=format, on_bad_row=chosen, skipped=tally, keep_empty=True
     )

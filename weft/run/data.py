@@ -13,6 +13,7 @@ from weft.errors import UserError
 from weft.predict.predictor import Predictor
 from weft.protocols import LabelSpace, ReadMode, Section
 from weft.tasks.classify import Classify
+from weft.tasks.semantics.tuple_steps import read_steps
 from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.dialogue.entities import EntityDatabase, read_entities
@@ -40,6 +41,7 @@ DIALOGUE_VIEWS: dict[str, tuple[DialogueView, ...]] = {  # by task, the usual on
     "seq2seq": ("response", "state", "update"),
     "language": ("text",),
 }
+TUPLES = "extractions"
 FORMAT_RECIPES = {
     "roles": "srl-bilstm-crf",
     "coreference": "coref-bilstm",
@@ -81,6 +83,7 @@ class Data:
     # Copies of the training dialogues: slots with other values, and a JSON file of synonyms.
     swap_values: tuple[str, ...] = ()
     synonyms: str = ""
+    tuples: bool = False  # of files of tuples, seq2seq learns one tuple after the other
     on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
     max_characters: int = DEFAULT_MAX_CHARACTERS  # per text without a model limit; 0: all
@@ -151,6 +154,8 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
 
     The choice is saved with the model, so that other files are read in the same way.
     """
+    if data.tuples:
+        return _choose_steps(data, task["kind"])
     if dialogue := choose_dialogue_view(data, task["kind"]):
         read = f"the last {data.history} turns" if data.history else "all turns before"
         if dialogue == "update":
@@ -204,6 +209,21 @@ def _check_dialogue_settings(data: Data, view: DialogueView) -> None:
                 f"data.{name} is for models that track states (data.dialogue = 'state' or "
                 "'update'). Leave it out."
             )
+
+
+def _choose_steps(data: Data, kind: str) -> tuple[Data, tuple[str, ...]]:
+    """Return the settings for files of tuples that are learned one after the other."""
+    if kind != "seq2seq":
+        raise UserError(f"data.tuples is for the task 'seq2seq', not '{kind}'. Leave it out.")
+    for path in filter(None, (data.train, data.dev, data.test)):
+        if not is_table(path) and not os.path.exists(path):
+            raise file_not_found(path)
+        if is_table(path) or not semantic_format(path, TUPLES):
+            raise UserError(
+                f"{path}: no tuples, as data.tuples asks for. Give one a line, separated by tabs: "
+                "sentence, predicate, arguments; or JSON lines of `weft extract`."
+            )
+    return data, ("tuples: one after the other, from the sentence and those before",)
 
 
 def choose_dialogue_view(data: Data, kind: str) -> DialogueView:
@@ -285,6 +305,10 @@ def example_source(
             path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally,
             database=database, augmentation=augmentation,
         )  # fmt: skip
+    if data.tuples and mode == "labelled":
+        return lambda: read_steps(
+            read(path, format=TUPLES, on_bad_row=data.on_bad_row, skipped=tally)
+        )
     if mode in ("running", "texts") and (os.path.isdir(path) or list_shards(path)):
         return lambda: _read_folder(data, path, tally, mode)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "jsonl", "tsv", "html")
 SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".tsv": "tsv", ".html": "html"}
 MAX_PAGE_SENTENCES = 500
-AGREED_TOGETHER = 512  # sentences
+READ_TOGETHER = 512  # sentences
 
 Sentence = tuple[str, tuple[tuple[int, int], ...], "list[WordTuple]"]  # text, offsets, tuples
 
@@ -106,7 +106,7 @@ def extract(
 
 def _check_task(predictor: "Predictor", model: str | Path) -> None:
     kind = predictor.config["task"]["kind"]
-    if kind not in ("srl", "openie"):
+    if kind not in ("srl", "openie") and not predictor.config["data"].get("tuples"):
         raise UserError(
             f"{model} is of the task '{kind}'; tuples come from models of the task 'openie', or by "
             "rules from semantic roles. Train one with `weft train --recipe openie-grid` or "
@@ -132,6 +132,9 @@ def _choose_format(format: str, output: Path | None) -> str:
 
 def _extract(predictor: "Predictor", examples: "Iterator[Example]") -> Iterator[Sentence]:
     """Yield each sentence with its tuples, in constant memory."""
+    if predictor.config["task"]["kind"] == "seq2seq":
+        yield from _write_step_by_step(predictor, examples)
+        return
     from weft.tasks.semantics.role_tuples import extract_tuples
     from weft.text.annotation.word_tuples import read_tuples
 
@@ -151,6 +154,18 @@ def _extract(predictor: "Predictor", examples: "Iterator[Example]") -> Iterator[
             yield found.text or example.text, found.places, tuples
 
 
+def _write_step_by_step(
+    predictor: "Predictor", examples: "Iterator[Example]"
+) -> Iterator[Sentence]:
+    from weft.annotate.tuple_writer import write_tuples
+
+    with counting("texts") as count:
+        while chunk := [example.text for example in islice(examples, READ_TOGETHER)]:
+            for text, (places, tuples) in zip(chunk, write_tuples(predictor, chunk), strict=True):
+                yield text, places, tuples
+            count(len(chunk))
+
+
 def _keep_agreed(
     sentences: Iterator[Sentence], predictor: "Predictor", least: float, whole: bool
 ) -> Iterator[Sentence]:
@@ -158,7 +173,7 @@ def _keep_agreed(
     from weft.tasks.semantics.tuple_agreement import agree_on_all, keep_agreed
     from weft.text.example import Example
 
-    while chunk := list(islice(sentences, AGREED_TOGETHER)):
+    while chunk := list(islice(sentences, READ_TOGETHER)):
         texts = (Example(text) for text, _, _ in chunk)
         found = _extract(predictor, texts)
         for (text, places, tuples), (_, other_places, others) in zip(chunk, found, strict=True):
