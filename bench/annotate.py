@@ -19,7 +19,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,14 @@ def answer_spacy(nlp: Any, sentences: Sequence[Sentence]) -> list[Scored]:
 
 def answer_weft(parser: weft.Predictor, sentences: Sequence[Sentence]) -> list[Scored]:
     """The same by a parser that tags, too."""
-    examples = [
-        weft.Example(" ".join(words), words=tuple(words))
-        for one in sentences
-        if (words := one.column("form"))
-    ]
+    examples = []
+    for one in sentences:
+        words = one.column("form")
+        ends = list(accumulate(len(word) + 1 for word in words))
+        places = tuple(
+            (end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)
+        )
+        examples.append(weft.Example(" ".join(words), words=tuple(words), places=places))
     names = [name for name in parser.space.names if name != "deprel"]
     upos, xpos = names.index("upos"), names.index("xpos")
     out: list[Scored] = []
