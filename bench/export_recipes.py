@@ -22,7 +22,9 @@ import weft
 from weft.errors import UserError
 from weft.export.parity import equal_answers, is_tie, score_difference
 from weft.export.write import write_export
+from weft.text.annotation.frames import Frames, Predicate
 from weft.text.example import Example
+from weft.text.formats.conllu_offsets import locate_spaced_words
 from weft.text.synthetic.coreference import generate_coreference
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,6 +51,14 @@ def tree(draw: random.Random, size: int) -> str:
         return f"({draw.randrange(5)} {draw.choice(WORDS[:30])})"
     left = draw.randrange(1, size)
     return f"({draw.randrange(5)} {tree(draw, left)} {tree(draw, size - left)})"
+
+
+def with_predicates(draw: random.Random, text: str) -> Example:
+    """A sentence with any of its words as predicates."""
+    words = tuple(text.split())
+    chosen = sorted(draw.sample(range(len(words)), k=draw.randrange(len(words) + 1)))
+    frames = Frames(tuple(Predicate(word, "", ()) for word in chosen))
+    return Example(" ".join(words), frames, words=words, places=locate_spaced_words(words))
 
 
 def inputs_of(name: str, predictor: weft.Predictor, example: Example) -> list[Any]:
@@ -78,6 +88,8 @@ def inputs_of(name: str, predictor: weft.Predictor, example: Example) -> list[An
         most = 20 if indexer.subwords else 80
         some = [one for one in texts(draw, 4 if indexer.subwords else 12) if len(one) < most]
     some = some[:COUNT]
+    if task == "srl":  # predicates that are given: a tiny model finds none
+        return [*some[: COUNT // 4], *(with_predicates(draw, one) for one in some[COUNT // 4 :])]
     return list(zip(some, some[::-1], strict=True)) if predictor.pairs else some
 
 

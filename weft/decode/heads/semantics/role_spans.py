@@ -63,7 +63,9 @@ def read_tags(tags: np.ndarray, log_probs: np.ndarray) -> list[list[RoleSpan]]:
     """
     n, steps = tags.shape
     flat = np.concatenate([tags, np.zeros((n, 1), tags.dtype)], axis=1).ravel()  # rows stay apart
-    sums = np.concatenate([[0.0], np.cumsum(np.pad(log_probs, ((0, 0), (0, 1))).ravel())])
+    # Sums over all rows: in single precision, a span would lose digits by what stands before it.
+    wide = np.pad(log_probs.astype(np.float64), ((0, 0), (0, 1)))
+    sums = np.concatenate([[0.0], np.cumsum(wide.ravel())])
     starts = np.flatnonzero(flat % 2 == 1)
     borders = np.flatnonzero((flat == 0) | (flat % 2 == 1))  # where no span goes on
     ends = borders[np.searchsorted(borders, starts + 1)]
