@@ -171,6 +171,17 @@ BAD_FILES = {
 }  # fmt: skip
 
 
+def test_the_doctor_reads_rows_of_json(tmp_path):
+    rows = "".join(SOUND_JSON.replace("home", place) for place in ("home", "away", "off", "up"))
+    (tmp_path / "sound.jsonl").write_text(rows, "utf-8")
+    assert "No problems found." in ok("check", tmp_path / "sound.jsonl").out
+    (tmp_path / "bad.jsonl").write_text(rows + OUTSIDE + "{\n", "utf-8")
+    done = command("check", tmp_path / "bad.jsonl")
+    assert "no sentence with its tuples" in done.out
+    assert "bad.jsonl:6" in done.out
+    assert "bad.jsonl:7" in done.out
+
+
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_bad_files_are_one_line_errors(name, tmp_path):
     file, contents, message = BAD_FILES[name]

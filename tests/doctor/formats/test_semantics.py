@@ -145,11 +145,9 @@ def test_command_line_checks_and_refuses_to_fix(tmp_path):
 def test_other_tasks_do_not_train_on_them(tmp_path, format):
     path = written(tmp_path / ENDINGS[format], SOUND[format] * 3)
     run = ("train", "--recipe", "tfidf", "--train", path, "--set", f"data.format={format}")
-    message = f"no task learns from data.format = '{format}'"
-    recipe = {"roles": "srl-", "coreference": "coref-"}.get(format)
-    if recipe:
-        message = f"the task 'classify' does not learn from data.format = '{format}'"
-        message += f"; --recipe {recipe}"
+    recipe = {"roles": "srl-", "coreference": "coref-", "extractions": "openie-"}[format]
+    message = f"the task 'classify' does not learn from data.format = '{format}'"
+    message += f"; --recipe {recipe}"
     assert message in fails(*run, "-o", tmp_path / "run")
 
 

@@ -358,6 +358,12 @@ MEANING_FAULTS: dict[str, tuple[Level, str, str, str]] = {
         "has|have too few columns",
         "Write sentence, predicate and arguments, separated by tabs.",
     ),
+    "malformed row of tuples": (
+        "error",
+        "row",
+        "is|are no sentence with its tuples",
+        "Write JSON as `weft extract` does: a text and its tuples with confidence and spans.",
+    ),
     "missing sentence": ("error", "line", "has|have no sentence", "Fill in the first column."),
     "missing predicate": (
         "error",
