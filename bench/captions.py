@@ -3,8 +3,10 @@
     python bench/captions.py --record captions
 
 Scenes of `weft demo --scenes`: 8,000 to train, 300 for dev, 500 for test. `attention` is the share
-of words for a size, colour or shape at which the patch with the most attention has pixels of the
-object, over all scenes with as many words as their caption; `chance` that of a patch drawn evenly.
+of words for a colour or shape at which the patch with the most attention has pixels of the object,
+over all scenes with as many words as their caption; `chance` that of a patch drawn evenly. Words
+for a size, `attention_size`, do not count: after "a large red circle above a", the next object is
+always small, so that nothing has to be looked at.
 `--changes` (JSON) tries other settings, and `--part dev` chooses among them.
 """
 
@@ -43,7 +45,7 @@ def measure_attention(model: weft.Predictor, scenes: list[Scene], size: int) -> 
             kind = "size" if words[i] == one.size else "colour" if words[i] == one.colour else ""
             hits[kind or "shape"].append(bool(covered[attended[i]]))
             chance.append(float(covered.mean()))
-    every = [hit for some in hits.values() for hit in some]
+    every = hits["colour"] + hits["shape"]
     return {
         "attention": round(float(np.mean(every)), 4), "words": len(every),
         **{f"attention_{kind}": round(float(np.mean(some)), 4) for kind, some in hits.items()},

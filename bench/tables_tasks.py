@@ -145,8 +145,9 @@ SECTIONS = (
         "Captions",
         "Scenes of one to three shapes. Exact is the share of captions that are right to the last "
         "word, also of scenes whose caption is not in training. Attention is the share of words "
-        "for size, colour and shape at which the patch with the most attention shows pixels of "
-        "the object they describe; chance is that of a random patch.",
+        "for colour and shape at which the patch with the most attention shows pixels of the "
+        "object they describe; chance is that of a random patch. Words for size are not counted: "
+        "objects after the first one are always small, so they follow from the words before.",
         (
             Table(
                 "captions",

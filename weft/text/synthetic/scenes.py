@@ -1,7 +1,7 @@
 """Synthetic scenes with captions: shapes, colours, sizes and relations, drawn as pixels.
 
-Large objects come first, those of one size from left to right; how the first object lies to each
-other one follows: "a large red circle above a small blue square and left of a small green ring".
+The large object comes first; how it lies to each small one follows, the small ones from left to
+right: "a large red circle above a small blue square and left of a small green ring".
 """
 
 import io
@@ -20,7 +20,7 @@ COLOURS = {
     "yellow": (230, 210, 50), "purple": (160, 60, 190), "white": (235, 235, 235),
 }  # fmt: skip
 SHAPES = ("circle", "square", "triangle", "cross", "ring")
-RADII = {"large": (5, 6), "small": (3, 3)}  # pixels from the centre to the edge, from and to
+RADII = {"large": (6, 7), "small": (3, 3)}  # pixels from the centre to the edge, from and to
 MIN_GAP = 2  # pixels between two objects
 MIN_LEAD = 4  # pixels by which a distance must be larger than another to decide
 OBJECTS = (0.2, 0.4, 0.4)  # shares of scenes with one, two and three objects
@@ -106,24 +106,26 @@ def generate_scenes(count: int, seed: int) -> Iterator[Scene]:
 
 def _place_objects(number: int, draw: np.random.Generator) -> list[SceneObject] | None:
     """Return objects that do not touch and whose relations are clear; None if they do not fit."""
+    sizes = ["large", "small", "small"][:number] if number > 1 else [str(draw.choice(list(RADII)))]
     objects: list[SceneObject] = []
-    for size in map(str, draw.choice(list(RADII), number)):
+    for size in sizes:
         radius = int(draw.integers(RADII[size][0], RADII[size][1] + 1))
         row, column = draw.integers(radius, SIDE - radius, 2).tolist()
         colour, shape = str(draw.choice(list(COLOURS))), str(draw.choice(SHAPES))
         pixels = draw_shape(shape, row, column, radius)
         objects.append(SceneObject(size, colour, shape, row, column, radius, pixels))
-    objects.sort(key=lambda one: (one.size, one.column))  # large ones first
     for i, one in enumerate(objects):
         for other in objects[:i]:
             apart = (abs(one.row - other.row), abs(one.column - other.column))
             if max(apart) < one.radius + other.radius + MIN_GAP:
                 return None
-            if other is objects[0] and abs(apart[0] - apart[1]) < MIN_LEAD:
-                return None  # the relation is unclear
-            if one.size == other.size and apart[1] < MIN_LEAD:
-                return None  # the order is
-    return objects
+            if i < 2 or other is objects[0]:
+                unclear = abs(apart[0] - apart[1]) < MIN_LEAD
+            else:
+                unclear = apart[1] < MIN_LEAD  # the small ones, from left to right
+            if unclear:
+                return None
+    return [objects[0], *sorted(objects[1:], key=lambda one: one.column)]
 
 
 def _draw_image(objects: list[SceneObject], draw: np.random.Generator) -> np.ndarray:
