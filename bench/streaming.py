@@ -49,7 +49,7 @@ def command(folder: Path, run: Path, dev: Path) -> list[str]:
 
 
 def weights(run: Path) -> bytes:
-    return (run / "model" / "model.safetensors").read_bytes()
+    return (run / "model" / "weights.safetensors").read_bytes()
 
 
 def kill_and_resume(words: list[str], run: Path) -> None:

@@ -209,7 +209,7 @@ class TfIdf(ClassicModel):
 
     def coverage(self, texts: Sequence[str]) -> np.ndarray:
         """Return the fraction (n,) of each text's words that a known n-gram covers."""
-        return np.array([grams_cover(text, self.families.values()) for text in texts], float)
+        return grams_cover(texts, self.families.values())
 
     def contributions(self, text: str, direction: np.ndarray) -> list[tuple[int, int, float]]:
         """Return (start, end, weight) of the tokens, which sum to (logits − bias) · direction.

@@ -18,6 +18,7 @@ from weft.errors import UserError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+CACHED_WORDS = 50_000
 MAX_NGRAM_LENGTH = 100  # tokens or characters of an n-gram
 # Single characters and marks are kept: "?" and "!" say much about a question or a review.
 TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -37,7 +38,7 @@ def character_grams(text: str, low: int, high: int) -> list[str]:
     return [gram for word in text.split() for gram in _inside(word, low, high)]
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(CACHED_WORDS)
 def _inside(word: str, low: int, high: int) -> tuple[str, ...]:
     word = f" {word} "
     found: list[str] = []
@@ -124,12 +125,12 @@ class Grams:
         growing.default_factory = growing.__len__
         counts = self._count(texts, growing.__getitem__, growing)
         frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-        terms = np.fromiter(growing, dtype=object, count=len(growing))
-        kept = np.flatnonzero(frequency >= minimum)
-        kept = kept[np.argsort(terms[kept], kind="stable")]
+        terms = list(growing)
+        enough = np.flatnonzero(frequency >= minimum).tolist()
+        kept = np.array(sorted(enough, key=terms.__getitem__), np.int64)
         if size and len(kept) > size:
             kept = kept[np.sort(np.argsort(-frequency[kept], kind="stable")[:size])]
-        self.index = {term: i for i, term in enumerate(terms[kept])}
+        self.index = {terms[column]: i for i, column in enumerate(kept.tolist())}
         self.idf = np.log((1 + counts.shape[0]) / (1 + frequency[kept])) + 1
         counts = counts[:, kept]
         counts.sort_indices()
@@ -196,18 +197,28 @@ def empty(rows: int) -> "csr_matrix":
     return csr_matrix((rows, 0), dtype=np.float32)
 
 
-def grams_cover(text: str, families: Iterable[Grams]) -> float:
-    """Return the fraction of a text's words that some known n-gram is in; 0 without a word."""
-    words = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
-    known = [False] * len(words)
+def grams_cover(texts: Iterable[str], families: Iterable[Grams]) -> np.ndarray:
+    """Return the fraction (n,) of each text's words that some known n-gram is in.
+
+    It is 0 for a text without a word.
+    """
+    phrases: list[Grams] = []
+    others: list[Grams] = []
     for family in families:
-        if family.split is word_grams and family.span[0] > 1:
-            spans = {place for _, some in family.places(text) for place in some}
-            found = (place in spans for _, place in words)
-        else:
-            found = (family.knows(word) for word, _ in words)
-        known = [a or b for a, b in zip(known, found, strict=True)]
-    return sum(known) / len(words) if words else 0.0
+        several = family.split is word_grams and family.span[0] > 1
+        (phrases if several else others).append(family)
+
+    @lru_cache(CACHED_WORDS)
+    def is_known(word: str) -> bool:
+        return any(family.knows(word) for family in others)
+
+    out = []
+    for text in texts:
+        words = [(match.group(), match.span()) for match in TOKEN.finditer(text)]
+        spans = {span for f in phrases for _, some in f.places(text) for span in some}
+        known = sum(span in spans or is_known(word) for word, span in words)
+        out.append(known / len(words) if words else 0.0)
+    return np.array(out, float)
 
 
 def span(name: str, given: list[int]) -> tuple[int, int] | None:
