@@ -59,7 +59,7 @@ bert = weft.train(
         "embedder.layers": 2,
         "embedder.hidden": 64,
         "embedder.heads": 4,
-        "train.epochs": 1 if QUICK else 12,
+        "train.epochs": 1 if QUICK else 8,
         "train.batch_size": 32,
         "train.learning_rate": 0.002,
     },
@@ -112,7 +112,7 @@ rows["train"][0]
 
 # %%
 pretrained = with_pretrained(weft.recipe("tagger-bert"), "runs/bert/encoder")
-sizes = [10, 20] if QUICK else [10, 20, 40, 80]
+sizes = [10, 20] if QUICK else [10, 30, 90]
 curves = {"pre-trained": [], "from scratch": []}
 for size in sizes:
     for name, recipe in (("pre-trained", pretrained), ("from scratch", "tagger-transformer")):

@@ -73,7 +73,7 @@ print(f"probability of the best sequence: {float((value - log_z[0]).exp()):.3f}"
 # Tags such as `B-PER I-PER` mark spans. Some names are people in one sentence and towns in another, so context decides.
 
 # %%
-folder = Path("treebank")
+folder = Path("treebank-small" if QUICK else "treebank")
 write_treebank(folder, generate_treebank(size=200 if QUICK else 900))
 tagger = weft.train(
     "tagger-bilstm-crf",

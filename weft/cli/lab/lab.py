@@ -2,7 +2,7 @@
 
 import typer
 
-from weft.cli.lab import measure, playground, run
+from weft.cli.lab import assignment, measure, playground, run
 
 app = typer.Typer(
     name="lab", help="Experiments on the claims of the lectures.", no_args_is_help=True
@@ -12,6 +12,8 @@ app.command("run")(run.run)
 app.command("cost")(measure.cost)
 app.command("scaling")(measure.scaling)
 app.command("playground")(playground.playground)
+app.command("assignment")(assignment.assignment)
+app.command("grade")(assignment.grade)
 
 
 @app.callback()
