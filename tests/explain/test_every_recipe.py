@@ -14,7 +14,7 @@ from weft import registry
 from weft.errors import UserError
 from weft.explain.method import METHODS, methods
 from weft.explain.run import run_explain
-from weft.export.write import export_onnx, export_predictor
+from weft.export.write import export_predictor
 from weft.report.pages.explain import render
 from weft.text.annotation.frames import Frames, Predicate
 from weft.text.example import Example
@@ -29,11 +29,6 @@ TREES = [
     "(2 (2 the) " * 40 + "(4 good)" + ")" * 40,
 ]  # fmt: skip
 BLANKS = ["the [MASK] sees a dog .", "a <mask> 😀 [MASK]", "the [MASK] " * 9]
-# Recipes that cannot be exported, and why.
-NOT_EXPORTED = {
-    **dict.fromkeys(["elmo-pretrain"], "spells words in both directions"),
-    **dict.fromkeys(["openie-grid", "openie-bert"], "rows of a grid are not written as a graph"),
-}
 
 
 @pytest.fixture(scope="session")
@@ -59,11 +54,6 @@ def test_an_export_answers_like_its_model(trained, tmp_path, monkeypatch):
     model = folder / "run" / "model"
     if task == "embed":
         predictor.save(model)
-    if name in NOT_EXPORTED:
-        with pytest.raises(UserError, match="cannot be exported"):
-            export_onnx(model, tmp_path / "export")
-        assert not (tmp_path / "export").exists()
-        return
     if task == "coref":  # links that so little training would not make
         monkeypatch.setattr(predictor.engine.model.head, "link_margin", -4.0)
     export_predictor(model, predictor, tmp_path / "export")

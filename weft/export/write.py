@@ -12,7 +12,13 @@ import numpy as np
 
 from weft.errors import UserError
 from weft.export.parity import MIN_AGREEMENT, Parity, compare_answers
-from weft.export.runtime.engine import GRAPH_FILE, ROLES_FILE, STEP_FILE, TABLES_FILE
+from weft.export.runtime.engine import (
+    GRAPH_FILE,
+    GRID_FILE,
+    ROLES_FILE,
+    STEP_FILE,
+    TABLES_FILE,
+)
 from weft.export.runtime.load import load_export
 from weft.export.runtime.metadata import (
     EXPORT_FILE,
@@ -151,8 +157,10 @@ def build_graphs(
     import torch
 
     from weft.decode.heads.roles import RoleHead
+    from weft.decode.heads.semantics.tuple_grid import TupleGridHead
     from weft.export.onnx import Graph
     from weft.export.onnx.decoding import describe_output
+    from weft.export.onnx.grid import write_grid_row
     from weft.export.onnx.model import write_step
     from weft.export.onnx.roles import write_roles
     from weft.model import EncoderDecoderModel
@@ -171,6 +179,9 @@ def build_graphs(
         if isinstance(model.head, RoleHead):
             graphs[ROLES_FILE] = Graph(int8=int8)
             write_roles(graphs[ROLES_FILE], model.head)
+        if isinstance(model.head, TupleGridHead):
+            graphs[GRID_FILE] = Graph(int8=int8)
+            write_grid_row(graphs[GRID_FILE], model.head)
     return {name: _describe_graph(graph, gives) for name, graph in graphs.items()}, tables, gives
 
 

@@ -58,14 +58,6 @@ def score_texts(
     yield from TextScorer(window_settings(head), score_batch).score(texts, running)
 
 
-def reverse_text(tokens: np.ndarray) -> np.ndarray:
-    """Reverse a text whose last token is the end marker, which stays last.
-
-    The end marker also stands before a text, so a reversed text ends with it as well.
-    """
-    return np.concatenate([tokens[:-1][::-1], tokens[-1:]])
-
-
 def _scored_mask(rows: Sequence[ScoringWindow], inputs: Padded) -> torch.Tensor:
     """Return a mask (B, T), True at steps that are scored."""
     steps = torch.arange(inputs.data.shape[1])

@@ -111,6 +111,14 @@ class TextScorer:
         return out
 
 
+def reverse_text(tokens: np.ndarray) -> np.ndarray:
+    """Reverse a text whose last token is the end marker, which stays last.
+
+    The end marker also stands before a text, so a reversed text ends with it as well.
+    """
+    return np.concatenate([tokens[:-1][::-1], tokens[-1:]])
+
+
 def _read_block(texts: Iterator[np.ndarray]) -> list[np.ndarray]:
     block, size = [], 0
     for ids in texts:

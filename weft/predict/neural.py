@@ -28,9 +28,9 @@ from weft.inference.forward import (
     decode_batches,
     forward_batches,
 )
-from weft.inference.lm_scoring import lm_head, reverse_text, score_texts
+from weft.inference.lm_scoring import lm_head, score_texts
 from weft.inference.mlm_scoring import predict_masked, score_documents
-from weft.inference.windows import MaskedRow
+from weft.inference.windows import MaskedRow, reverse_text
 from weft.kernels.cpu.linear import LINEAR_BY_DTYPE, WeightDtype
 from weft.model import (
     EncoderDecoderModel,

@@ -9,7 +9,8 @@ import numpy as np
 from weft.batch import TokenStore
 from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
 from weft.errors import UserError
-from weft.inference.lm_scoring import reverse_text, score_texts
+from weft.inference.lm_scoring import score_texts
+from weft.inference.windows import reverse_text
 from weft.model import Model
 from weft.protocols import LabelSpace
 from weft.run.context import RunContext

@@ -7,6 +7,7 @@ import weft.export.onnx.decoders.language
 import weft.export.onnx.elmo
 import weft.export.onnx.embed
 import weft.export.onnx.encode
+import weft.export.onnx.grid
 import weft.export.onnx.heads
 import weft.export.onnx.image
 import weft.export.onnx.layers

@@ -16,6 +16,7 @@ from weft.decode.heads.mlm import MLMHead
 from weft.decode.heads.parse import ConstituencyHead, DependencyHead, RecursiveHead
 from weft.decode.heads.roles import RoleCRFHead, RoleHead, RoleSpanHead
 from weft.decode.heads.semantics.coreference import WordCoreferenceHead
+from weft.decode.heads.semantics.tuple_grid import TupleGridHead
 from weft.decode.heads.seq2seq import Seq2SeqHead
 from weft.decode.heads.span_constituency import SpanScorer
 from weft.decode.heads.tag import TagHead
@@ -43,7 +44,9 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         if head.is_bidirectional:
             windows |= {"blank": head.blank, "eos": head.eos, "window": head.window}
             return gives | {"kind": "words", "masks": head.decoder.needs_masking, **windows}, {}
-        return gives | {"kind": "tokens", **windows}, {}
+        if head.has_backward_lm:
+            windows["max_subtokens"] = head.decoder.max_subtokens
+        return gives | {"kind": "tokens", "backward": head.has_backward_lm, **windows}, {}
     if isinstance(head, MLMHead):
         return gives | {"kind": "masked"}, {}
     if isinstance(head, TagHead):
@@ -69,6 +72,9 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
     if isinstance(head, RoleHead):
         kind = "tags" if isinstance(head, RoleCRFHead) else "spans"
         return gives | {"kind": "roles", "roles": kind, "verb": head.verb}, role_tables(head)
+    if isinstance(head, TupleGridHead):
+        labels = {"labels": _to_numpy(head.table.weight)}
+        return gives | {"kind": "grid", "rows": head.rows}, labels
     if isinstance(head, WordCoreferenceHead):
         gives |= {"antecedents": head.antecedents, "link_margin": head.link_margin}
         gives |= {"kind": "chains", "singletons": head.singletons, "genres": len(head.genres)}

@@ -36,13 +36,8 @@ def _layers(graph: Graph, network: BiLMNetwork, words: Steps) -> list[Value]:
         [graph.concat([mark, side], 1).unsqueeze(0) for side in sides], 0
     )  # (S, B, T+1, E)
     layers = [graph.concat([words.data, words.data], 2)]
-    for i, layer in enumerate(network.layers):
-        assert isinstance(layer, ProjectedLSTM)
-        states = graph.run(layer, x)
-        x = states + x if i else states
-        if network.norms:
-            x = graph.run(network.norms[i], x)
-        both = x.slice(2, 1, 2**31 - 1)  # without the boundary
+    for states in run_network(graph, network, x):
+        both = states.slice(2, 1, 2**31 - 1)  # without the boundary
         forward, backward = (
             both.gather(graph.constant(side, INT), axis=0) for side in range(2)
         )  # (B, T, E)
@@ -51,21 +46,35 @@ def _layers(graph: Graph, network: BiLMNetwork, words: Steps) -> list[Value]:
     return layers
 
 
+def run_network(
+    graph: Graph, network: BiLMNetwork, x: Value, side: Value | None = None
+) -> list[Value]:
+    """Return the states (S, B, T, E) of each layer: of both directions, or of one `side` (1,)."""
+    layers = []
+    for i, layer in enumerate(network.layers):
+        assert isinstance(layer, ProjectedLSTM)
+        states = graph.run(layer, x, side)
+        x = states + x if i else states
+        if network.norms:
+            x = graph.run(network.norms[i], x, side)
+        layers.append(x)
+    return layers
+
+
 @emits(ProjectedLSTM)
-def projected_lstm(graph: Graph, part: ProjectedLSTM, x: Value) -> Value:
+def projected_lstm(graph: Graph, part: ProjectedLSTM, x: Value, side: Value | None = None) -> Value:
     """Return the states (S, B, T, E) of inputs (S, B, T, E)."""
 
     def transpose(weight: Tensor) -> Value:
-        return graph.weight(weight, transpose=True)  # (S, I, O)
+        return _of_side(graph.weight(weight, transpose=True), side)  # (S, I, O)
 
-    inputs_by_step = x @ transpose(part.enter).unsqueeze(1) + graph.weight(part.bias).reshape(
-        2, 1, 1, -1
-    )
+    bias = _of_side(graph.weight(part.bias), side).reshape(0, 1, 1, -1)
+    inputs_by_step = x @ transpose(part.enter).unsqueeze(1) + bias
     again, project = transpose(part.again), transpose(part.project)
-    rows = x.size(1)
-    zero = graph.constant(np.zeros((2, 1, 1), np.float32))
-    hidden = zero.expand(2, rows, part.project.shape[1])
-    cell = zero.expand(2, rows, part.project.shape[2])
+    sides, rows = x.size(0), x.size(1)
+    zero = graph.constant(np.zeros((1, 1, 1), np.float32))
+    hidden = zero.expand(sides, rows, part.project.shape[1])
+    cell = zero.expand(sides, rows, part.project.shape[2])
 
     def clip(states: Value) -> Value:
         if not part.clip:
@@ -87,9 +96,18 @@ def projected_lstm(graph: Graph, part: ProjectedLSTM, x: Value) -> Value:
 
 
 @emits(DirectionalLayerNorm)
-def directional_norm(graph: Graph, part: DirectionalLayerNorm, x: Value) -> Value:
-    weight, bias = (graph.weight(one).reshape(2, 1, 1, -1) for one in (part.weight, part.bias))
+def directional_norm(
+    graph: Graph, part: DirectionalLayerNorm, x: Value, side: Value | None = None
+) -> Value:
+    weight, bias = (
+        _of_side(graph.weight(one), side).reshape(0, 1, 1, -1) for one in (part.weight, part.bias)
+    )
     return _normalise(graph, x, part.weight.shape[1]) * weight + bias
+
+
+def _of_side(weight: Value, side: Value | None) -> Value:
+    """Return the weights (S, ...) of one direction, or of both."""
+    return weight if side is None else weight.gather(side)
 
 
 def _normalise(graph: Graph, x: Value, width: int) -> Value:

@@ -13,6 +13,7 @@ from weft.errors import UserError
 from weft.export.runtime import merge, parse  # noqa: F401  (imported for what they register)
 from weft.export.runtime.coreference import resolve
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
+from weft.export.runtime.grid import decode_grid
 from weft.export.runtime.marks import word_marks
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
 from weft.export.runtime.outputs import DECODERS
@@ -31,6 +32,7 @@ from weft.tokens.word_segmenter import WordSegmenter
 GRAPH_FILE = "model.onnx"
 STEP_FILE = "step.onnx"  # one step of a decoder
 ROLES_FILE = "roles.onnx"  # the roles of predicates, once those are known
+GRID_FILE = "grid.onnx"  # a row of a grid of tuples, once those before are known
 TABLES_FILE = "decoding.safetensors"  # what decoding needs beside the graph
 NO_MARK = -1  # behind the words of a row
 
@@ -78,7 +80,7 @@ class OnnxEngine(RowEngine[RowBatches]):
         session = Session(folder / GRAPH_FILE, size)
         second = [
             Session(folder / name, bytes_of)
-            for name in (STEP_FILE, ROLES_FILE)
+            for name in (STEP_FILE, ROLES_FILE, GRID_FILE)
             if isinstance(bytes_of := sizes.get(name), int)
         ]
         tables = _read_tables(folder / TABLES_FILE)
@@ -155,6 +157,8 @@ class OnnxEngine(RowEngine[RowBatches]):
             return self._resolve(rows)
         if gives.get("kind") == "roles":
             return self._label_roles(rows)
+        if gives.get("kind") == "grid":
+            return self._label_grid(rows)
         decode, names = self._decoder(gives), self._head_outputs()
         out: list[Any] = [None] * len(rows)
         for chosen, outputs in self._run(rows, names):
@@ -220,6 +224,15 @@ class OnnxEngine(RowEngine[RowBatches]):
             lengths = outputs["lengths"]
             marks = pad([_marks_of(rows.rows[i]) for i in chosen.tolist()], lengths, NO_MARK)
             found = decode_roles(outputs, lengths, marks, self.tables, self.info.gives, second)
+            for i, one in zip(chosen.tolist(), found, strict=True):
+                out[i] = one
+        return out
+
+    def _label_grid(self, rows: RowBatches) -> list[Any]:
+        """Return the labels (I + T, D) of each row's grid, and their probabilities."""
+        second, out = self._second_graph(), list[Any]([None] * len(rows))
+        for chosen, outputs in self._run(rows, ["grid"]):
+            found = decode_grid(outputs, outputs["lengths"], self.tables, self.info.gives, second)
             for i, one in zip(chosen.tolist(), found, strict=True):
                 out[i] = one
         return out

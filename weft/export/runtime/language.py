@@ -8,10 +8,12 @@ from itertools import islice
 import numpy as np
 
 from weft.batch.ragged import pad
+from weft.embed.spelling import ByteSpelling
 from weft.errors import UserError
 from weft.export.runtime.blanks import predict_masked, score_windows
 from weft.export.runtime.engine import OnnxEngine
-from weft.inference.windows import ScoringWindow, TextScorer, WindowSettings
+from weft.export.runtime.feeds import Arrays
+from weft.inference.windows import ScoringWindow, TextScorer, WindowSettings, reverse_text
 from weft.predict.fill_mask import BlankLayout, fill, fill_or_score, mlm_layout
 from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
 from weft.predict.predictor import CHUNK_TEXTS
@@ -19,6 +21,7 @@ from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.language import LMVocabulary
 from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
 from weft.tokens.special_tokens import SpecialTokens
+from weft.tokens.subtoken_table import append_subtokens
 
 
 class OnnxLanguageEngine(OnnxEngine):
@@ -59,12 +62,7 @@ class OnnxLanguageEngine(OnnxEngine):
     def likelihoods(self, texts: Iterable[str], running: bool = False) -> Iterator[Decoded]:
         if not self.traits.is_lm:
             raise UserError("Only a language model has token probabilities.")
-        gives = self.info.gives
-        space = LMVocabulary(self.indexer.tokenizer, lines=self.info.config["task"]["lines"])
-        settings = WindowSettings(
-            gives["row_steps"], gives["new_steps"], self._reads_both_sides,
-            np.array([gives["bos"]], np.int64),
-        )  # fmt: skip
+        space = self._vocabulary(self.info.config["task"]["lines"])
         stream = iter(texts)
         waiting: deque[tuple[np.ndarray, tuple[CharSpan, ...]]] = deque()
 
@@ -72,12 +70,47 @@ class OnnxLanguageEngine(OnnxEngine):
             while chunk := list(islice(stream, CHUNK_TEXTS)):
                 some = [(ids, ()) for ids in space.ids(chunk)] if running else space.places(chunk)
                 waiting.extend(some)
-                yield from (ids for ids, _ in some)
+                if self.has_backward_lm:
+                    yield from self._with_subtokens(space, chunk)
+                else:
+                    yield from (ids for ids, _ in some)
 
-        for log_probs in TextScorer(settings, self._score_windows).score(tokenise(), running):
+        scorer = TextScorer(self._window_settings, self._score_windows)
+        for log_probs in scorer.score(tokenise(), running):
             ids, offsets = waiting.popleft()
-            yield Decoded(ids[:, None], np.exp(log_probs.astype(np.float64))[:, None],
-                          places=offsets)  # fmt: skip
+            yield Decoded(ids[:, None], _to_probs(log_probs), places=offsets)
+
+    @property
+    def has_backward_lm(self) -> bool:
+        return bool(self.info.gives.get("backward"))
+
+    def score_backward(self, texts: Sequence[str]) -> list[Decoded]:
+        """Return the backward language model's scores of running text, in reading order."""
+        tokens = self._with_subtokens(self._vocabulary(lines=True), texts)
+        rows = [reverse_text(one) for one in tokens[::-1]]
+        score = partial(self._score_windows, side=1)
+        scored = TextScorer(self._window_settings, score).score(rows, running=True)
+        decoded = [
+            Decoded(row[:, :1].astype(np.int64), _to_probs(log_probs))
+            for row, log_probs in zip(rows, scored, strict=True)
+        ]
+        return decoded[::-1]
+
+    def _vocabulary(self, lines: bool) -> LMVocabulary:
+        return LMVocabulary(self.indexer.tokenizer, lines=lines)
+
+    def _with_subtokens(self, space: LMVocabulary, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the tokens (T, 1+W) of each text with their bytes."""
+        width = self.info.gives["max_subtokens"]
+        return space.with_subtokens(texts, ByteSpelling(width - 2).subtoken_ids, width)
+
+    @property
+    def _window_settings(self) -> WindowSettings:
+        gives = self.info.gives
+        bos = np.array([gives["bos"]], np.int64)
+        if self.has_backward_lm:
+            bos = append_subtokens(bos, ByteSpelling().subtoken_ids([""]), gives["max_subtokens"])
+        return WindowSettings(gives["row_steps"], gives["new_steps"], self._reads_both_sides, bos)
 
     def score_masked(
         self, texts: Iterable[str], task: MaskedLM, space: MLMVocabulary
@@ -93,12 +126,34 @@ class OnnxLanguageEngine(OnnxEngine):
         windows: Sequence[ScoringWindow],
         inputs: Sequence[np.ndarray],
         targets: Sequence[np.ndarray],
+        side: int = 0,
     ) -> np.ndarray:
         """Return the log-probabilities (R,) of the scored tokens of some windows."""
         if self._reads_both_sides:
             return score_windows(self.session, windows, inputs, self.info.gives["masks"])
         lengths = np.array([len(ids) for ids in inputs], np.int64)
-        feeds = {"ids": pad(inputs, lengths), "targets": pad(targets, lengths)}
+        if self.has_backward_lm:
+            feeds = _spelled_feeds(inputs, lengths) | {"side": np.array([side], np.int64)}
+            targets = [rows[:, 0] for rows in targets]
+        else:
+            feeds = {"ids": pad(inputs, lengths)}
+        feeds["targets"] = pad(targets, lengths)
         values = self.session(feeds, ["log_probs"])["log_probs"]
         rows = zip(values, windows, strict=True)
         return np.concatenate([row[w.start - w.low : w.stop - w.low] for row, w in rows])
+
+
+def _spelled_feeds(tokens: Sequence[np.ndarray], lengths: np.ndarray) -> Arrays:
+    """Return each distinct word of rows (T, 1+W) once, and where it stands; the first is empty."""
+    words = np.concatenate([rows[:, 1:] for rows in tokens]).astype(np.int64)
+    words = np.concatenate([np.zeros_like(words[:1]), words])
+    words = words[:, : max(1, int((words > 0).sum(1).max()))]
+    distinct, index = np.unique(words, axis=0, return_inverse=True)
+    numbers = np.split(index.reshape(-1)[1:], np.cumsum(lengths)[:-1])
+    return {"spelled": distinct, "spelling": pad(numbers, lengths)}
+
+
+def _to_probs(log_probs: np.ndarray) -> np.ndarray:
+    """Return probabilities (N, 1) of log-probabilities (N,)."""
+    probs: np.ndarray = np.exp(log_probs.astype(np.float64))[:, None]
+    return probs

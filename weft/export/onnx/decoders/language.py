@@ -1,6 +1,7 @@
 """Nodes of language models: ids -> the log-probability of tokens, given those before or around.
 
 B rows   T steps   E embedding width   H hidden width   V words   K scored steps
+D distinct words   W bytes of a word   F width of the features of a word
 """
 
 from collections.abc import Callable
@@ -8,11 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
+from weft.decode.decoders.elmo import BiLM
 from weft.decode.decoders.language_models import BidirectionalLM, FeedForwardLM, RecurrentLM
 from weft.decode.decoders.transformer import GPT, TransformerDecoderBlock
 from weft.decode.heads.mlm import MLMHead
 from weft.errors import UserError
 from weft.export.onnx.decoders.generation import add_residual, log_probs, word_logits
+from weft.export.onnx.elmo import run_network
+from weft.export.onnx.embed import spelled_vectors
 from weft.export.onnx.graph import (
     INT,
     Graph,
@@ -25,6 +29,7 @@ from weft.export.onnx.graph import (
 from weft.export.onnx.model import embed
 from weft.export.onnx.recurrent import cell_of, run_operator
 from weft.model import LanguageModel, MaskedLanguageModel
+from weft.protocols import LanguageModelDecoder
 
 
 @emits(LanguageModel)
@@ -35,16 +40,33 @@ def language_model(graph: Graph, model: LanguageModel) -> None:
         read = graph.run(decoder.words.narrow, _both_sides(graph, decoder, steps))
         _write_words(graph, read, decoder.words.weight, decoder.words.bias)
         return
+    if isinstance(decoder, BiLM):
+        _write_log_probs(graph, decoder, _one_side(graph, decoder))
+        return
     if type(decoder) not in _FEATURES:
         raise UserError(
             f"{describe_part(decoder)} has no ONNX nodes, so a model with it cannot be exported. "
-            "Use another decoder: rnn-lm, nnlm, gpt or bidirectional-lm."
+            "Use another decoder: rnn-lm, nnlm, gpt, bidirectional-lm or elmo."
         )
-    ids, targets = (graph.add_input(name, INT, "B", "T") for name in ("ids", "targets"))
-    features = _FEATURES[type(decoder)](graph, decoder, ids)  # (B, T, F)
+    ids = graph.add_input("ids", INT, "B", "T")
+    _write_log_probs(graph, decoder, _FEATURES[type(decoder)](graph, decoder, ids))
+
+
+def _write_log_probs(graph: Graph, decoder: LanguageModelDecoder, features: Value) -> None:
+    """Write the log-probability (B, T) of a target word at each step, from features (B, T, F)."""
+    targets = graph.add_input("targets", INT, "B", "T")
     every = log_probs(graph, word_logits(graph, decoder.words, features))  # (B, T, V)
     chosen = graph.op("GatherElements", every, targets.unsqueeze(2), axis=2).squeeze(2)
     graph.add_output("log_probs", chosen, "B", "T")
+
+
+def _one_side(graph: Graph, part: BiLM) -> Value:
+    """Return the states (B, T, E) of one direction, which reads words in the order they come."""
+    spelled = graph.add_input("spelled", INT, "D", "W")
+    index = graph.add_input("spelling", INT, "B", "T")
+    vectors = spelled_vectors(graph, part.network.characters, spelled).gather(index)  # (B, T, E)
+    side = graph.add_input("side", INT, 1)
+    return run_network(graph, part.network, vectors.unsqueeze(0), side)[-1].squeeze(0)
 
 
 def _recurrent(graph: Graph, part: RecurrentLM, ids: Value) -> Value:
