@@ -217,12 +217,12 @@ def _graph(vectors: Vectors, file: Path) -> None:
     vectors.graph.save(str(place))
 
 
-def _object(query: dict[str, str], name: str, found: ScoredWords) -> str:
+def _object(query: dict[str, str], name: str, found: Sequence[tuple[str, float]]) -> str:
     pairs = [{"word": word, "score": round(score, 6)} for word, score in found]
     return json.dumps({**query, name: pairs}, ensure_ascii=False)
 
 
-def _score_texts(found: ScoredWords) -> None:
+def _score_texts(found: Sequence[tuple[str, float]]) -> None:
     for word, score in found:
         _say(f"{score:.4f}  {word}")
 
