@@ -3,7 +3,7 @@
     python bench/dialogue.py --data DATA --parts task,ranking --repeats 3 --record dialogue
 
 DATA has camrest676/ and dailydialog/. CamRest676 is split 3:1:1 in order; test is read once, at the
-end. `task`: a tracker (seq2seq-copy, data.dialogue=update), whose turns count if all slots are
+end. `task`: a tracker (dialogue-state), whose turns count if all slots are
 right, from states that it predicted itself; and responses (seq2seq-attention) from these states and
 the database. BLEU is that of delexicalised responses, lower-cased, tokenised by sacrebleu's 13a;
 match and success are those of Wen et al. (2017), with their code's rules; "true states" gives the
@@ -46,13 +46,7 @@ SYNONYMS = {
     "moderate": ["moderately priced", "mid priced", "reasonably priced", "medium priced"],
     "expensive": ["high end", "upscale", "pricey", "high priced"],
 }
-STATES: dict[str, Any] = {
-    "data.dialogue": "update", "data.swap_values": ["food"], "task.metrics": ["joint"],
-    "task.coverage": 0.0, "decoder.coverage": False, "tokenizer.lowercase": True,
-    # Words seen less often are unknown: the model learns which of them to copy.
-    "tokenizer.min_count": 3, "generate.no_repeat_ngram_size": 0, "train.epochs": 20,
-    "train.ema_decay": 0.998, "train.patience": 0,
-}  # fmt: skip
+STATES: dict[str, Any] = {"data.swap_values": ["food"]}
 WRITTEN = ("entity_match", "task_success", "bleu")
 SYSTEMS = {  # -> where a seed's line has their metrics
     "seq2seq-attention, predicted states": "",
@@ -153,7 +147,7 @@ def fulfil(data: Path, runs: Path, seed: int, part: str) -> dict[str, Any]:
     synonyms.write_text(json.dumps(SYNONYMS), "utf-8")
     own = {**files, "data.database": str(source / "restaurants.json.gz"), "train.seed": seed}
     states = {**own, **STATES, "data.synonyms": str(synonyms)}
-    tracker = fit("seq2seq-copy", states, runs / f"states-{seed}")
+    tracker = fit("dialogue-state", states, runs / f"states-{seed}")
     model = fit("seq2seq-attention", {**own, **RESPONSES}, runs / f"responses-{seed}")
     dialogues, accuracy = predict_states(tracker, file)
     true = list(read_dialogues(file))
@@ -186,7 +180,7 @@ def summarise(record: Record, rows: Sequence[dict[str, Any]]) -> None:
     """Record the means of all seeds beside published figures."""
     about = {"part": rows[0]["part"], "seeds": len(rows)}
     tracked = {name: average(rows, name) for name in ("joint_goal_accuracy", "slot_f1")}
-    record.line("dialogue, states", recipe="seq2seq-copy", **about, **tracked)
+    record.line("dialogue, states", recipe="dialogue-state", **about, **tracked)
     for system, key in SYSTEMS.items():
         written = {name: average(rows, name, key) for name in WRITTEN}
         if key == "corpus":

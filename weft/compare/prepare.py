@@ -201,7 +201,8 @@ def is_comparable(name: str, reader: str = "") -> bool:
         embedder = configuration.recipe(name)["embedder"]
         return isinstance(embedder, dict) and embedder.get("kind") == reader
     parts = configuration.recipe(name)
-    if parts.sections.get("data", {}).get("tuples"):  # reads nothing but files of tuples
+    data = parts.sections.get("data", {})
+    if data.get("tuples") or data.get("dialogue"):  # reads nothing but files of its kind
         return False
     tables = [parts[s] for s in ("embedder", "decoder") if s in parts]
     listed = [one for table in tables for one in (table if isinstance(table, list) else [table])]
