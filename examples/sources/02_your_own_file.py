@@ -94,6 +94,8 @@ low, high = (np.array([100 * getattr(one, end) for one in curve]) for end in ("l
 figure, axis = plt.subplots(figsize=(5, 3))
 axis.errorbar(sizes, middle, [middle - low, high - middle], marker="o", capsize=3)
 axis.set(xscale="log", xlabel="training rows", ylabel="accuracy on test, %")
+axis.set_xticks(sizes, sizes)
+axis.minorticks_off()
 plt.show()
 
 # %% [markdown]

@@ -93,7 +93,10 @@ def unit(vector):
 
 query = unit(words["functions"]) - unit(words["function"]) + unit(words["class"])
 cosines = {word: unit(words[word]) @ unit(query) for word in words.words[:3000]}
-sorted(cosines.items(), key=lambda pair: -pair[1])[:4]
+[
+    (word, round(float(cosine), 3))
+    for word, cosine in sorted(cosines.items(), key=lambda pair: -pair[1])[:4]
+]
 
 # %% [markdown]
 # Often the nearest word is *class* itself: much of what analogy tests measure is that the answer lies near the third

@@ -25,7 +25,7 @@ _ = torch.manual_seed(0)
 # ## Text without labels
 
 # %%
-pairs = generate_pairs(size=400 if QUICK else 4000)
+pairs = generate_pairs(size=400 if QUICK else 12000)
 text = {split: [english for english, _ in rows] for split, rows in pairs.items()}
 for split, lines in text.items():
     Path(f"{split}.txt").write_text("\n".join(lines) + "\n", "utf-8")
@@ -54,14 +54,14 @@ bert = weft.train(
         "task.next_sentence": False,
         "task.window": 24,
         "task.long_fraction": 0.0,
-        "tokenizer.vocab_size": 600,
+        "tokenizer.vocab_size": 2000,
         "pool.kind": "mean",
         "embedder.layers": 2,
         "embedder.hidden": 64,
         "embedder.heads": 4,
-        "train.epochs": 1 if QUICK else 8,
+        "train.epochs": 1 if QUICK else 16,
         "train.batch_size": 32,
-        "train.learning_rate": 0.002,
+        "train.learning_rate": 0.003,
     },
     overwrite=True,
     quiet=True,
@@ -73,7 +73,13 @@ bert
 
 # %%
 model = bert.predictor
-model(["The old [MASK] loved the songs.", "The teacher [MASK] the hotel."])
+model(
+    [
+        "The old [MASK] loved the songs.",
+        "The teacher [MASK] the hotel.",
+        "The [MASK] was delicious.",
+    ]
+)
 
 # %% [markdown]
 # ## One word, two contexts

@@ -74,7 +74,7 @@ print(f"probability of the best sequence: {float((value - log_z[0]).exp()):.3f}"
 
 # %%
 folder = Path("treebank-small" if QUICK else "treebank")
-write_treebank(folder, generate_treebank(size=200 if QUICK else 900))
+write_treebank(folder, generate_treebank(size=200 if QUICK else 3000))
 tagger = weft.train(
     "tagger-bilstm-crf",
     "runs/structure/names",
@@ -83,9 +83,9 @@ tagger = weft.train(
     test=str(folder / "test.conll"),
     changes={
         "embedder.0.width": 32,
-        "encoder.hidden": 32,
-        "train.epochs": 1 if QUICK else 8,
-        "train.learning_rate": 0.005,
+        "encoder.hidden": 64,
+        "train.epochs": 1 if QUICK else 10,
+        "train.learning_rate": 0.003,
     },
     quiet=True,
     overwrite=True,
