@@ -54,6 +54,8 @@ for row in board:
             row.recipe, (row.p50_ms, 100 * row.quality), textcoords="offset points", xytext=(5, 4)
         )
 axis.set(xscale="log", xlabel="median latency of a text, ms", ylabel="accuracy, %")
+axis.minorticks_off()
+axis.margins(0.2)
 plt.show()
 
 # %% [markdown]
