@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from weft.jsonio import JsonObject
     from weft.metrics import Metric
     from weft.model import Model
+    from weft.predict.generation.batch import TextSearch
     from weft.predict.output import EngineOutput
     from weft.predict.predictor import Predictor
     from weft.runtime import Runtime
@@ -910,9 +911,9 @@ class Engine:
         """Yield the masked-LM statistics of each document."""
         raise UserError("Only a masked language model has statistics of masked tokens.")
 
-    def generation_batches(self, inputs: "Sequence[str | Example]") -> "Iterator[Any]":
-        """Yield batches of sources with a step of their decoder, of an export that writes text."""
-        raise UserError("This model does not generate text.")
+    def text_search(self, space: "LabelSpace") -> "TextSearch | None":
+        """Return the search for texts that needs no torch; None if torch takes the steps."""
+        return None
 
     def full_precision(self) -> "AbstractContextManager[None]":
         """Return a context in which answers do not depend on batching."""

@@ -121,8 +121,8 @@ def edit_json(path, **changes):
 
 
 def test_another_format_is_refused(copy):
-    edit_json(copy / "export.json", format=2)
-    with pytest.raises(UserError, match=r"export format 2, this Weft reads 1. Upgrade Weft"):
+    edit_json(copy / "export.json", format=3)
+    with pytest.raises(UserError, match=r"export format 3, this Weft reads 2. Upgrade Weft"):
         weft.load(copy)
 
 

@@ -17,6 +17,7 @@ from weft.config import recipe
 from weft.decode.search.allowed_phrases import AllowedPhrases
 from weft.errors import UserError
 from weft.predict.generate import Generator, generate
+from weft.predict.generation.torch_search import TorchSearch
 from weft.tokens.streaming_decoder import REPLACEMENT
 
 SMALL = {
@@ -191,7 +192,7 @@ def test_many_texts_of_a_prompt(models):
 def test_a_long_text_slides_over_what_is_seen(models):
     decoder = models["gpt"].engine.model.head.decoder
     writer = Generator(models["gpt"])
-    assert writer.continuing.limit == 7  # of the window, as nothing else was learned
+    assert writer.search.limit == 7  # of the window, as nothing else was learned
     ((one,),) = generate(models["gpt"], "the old", method="sample", max_length=31, min_length=31)
     ids = [writer.bos, *writer.tokenizer.encode_ids(["the old"])[0].tolist()]
     begin = 0
@@ -207,7 +208,7 @@ def test_a_long_text_slides_over_what_is_seen(models):
 def test_a_prompt_in_one_go_is_its_steps(models):
     for name in ("gpt", "lstm-lm", "nnlm", "kneser-ney"):
         writer = Generator(models[name])
-        continuing = writer.continuing
+        continuing = TorchSearch(models[name]).continuing
         (known,) = writer.tokenizer.encode_ids(["the dog cat sees eats old fish"])
         ids = torch.tensor([known.tolist(), [4, 4, 6, 8, 9, 10, 2]])
         at_once = continuing.step(ids[:, 6], continuing.start(ids[:, :6]))[0]

@@ -10,9 +10,11 @@ import numpy as np
 from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
 from weft.protocols import ClassicModel, Engine, LabelSpace
 from weft.tasks.annotation import Decoded
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.tokens.truncate import DEFAULT_MAX_CHARACTERS, Policy, shorten_text
 
 if TYPE_CHECKING:
+    from weft.predict.generation.batch import TextSearch
     from weft.tasks.language import LMVocabulary
     from weft.tokens.word_segmenter import WordSegmenter
 
@@ -51,6 +53,12 @@ class ClassicEngine(Engine):
         if isinstance(scores, list):
             return EngineOutput(scores, coverage, [word_weights(one) for one in scores], read)
         return EngineOutput(scores, coverage, read=read)
+
+    def text_search(self, space: LabelSpace) -> "TextSearch | None":
+        from weft.predict.generation.array_search import ngram_search
+
+        assert isinstance(space, TargetVocabulary)
+        return ngram_search(self.part.ngrams, space)
 
     def distributions(self, inputs: Sequence[EngineInput]) -> EngineOutput:
         """Return the probabilities of all tags of words, else what `predict` does."""

@@ -3,36 +3,23 @@
 B rows   T tokens of a prompt
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from weft import registry
-from weft.batch.indexer import Row
-from weft.decode.cuda_graphs.decode_step import DecodeGraphs, PreparedSearch, max_steps
-from weft.decode.decoders.packed import pack_if_possible
-from weft.decode.decoders.prompt_continuation import PromptContinuation, SlidingState
 from weft.decode.search.allowed_phrases import AllowedPhrases
-from weft.decode.search.constraints import Constraints
-from weft.decode.search.hypotheses import Hypothesis
-from weft.decode.search.search import NO_CONSTRAINTS, search, stream
+from weft.decode.search.results import Hypothesis
 from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError, near_miss
-from weft.inference.lm_scoring import lm_head
 from weft.notebook import HtmlRepr
-from weft.predict.classic import ClassicEngine
-from weft.predict.ensemble import EnsembleEngine
-from weft.predict.joint_decoding import JointContinuation, encode_jointly
-from weft.predict.neural import NeuralEngine
+from weft.predict.generation.batch import GenerationBatch, TextSearch
 from weft.predict.output import EngineInput, plain_texts
 from weft.predict.predictor import Predictor, load
 from weft.predict.rows import RowEngine
-from weft.protocols import State
 from weft.tasks.language import LMVocabulary
 from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.text.example import Example
@@ -84,20 +71,6 @@ class Generations(list[list[Generation]], HtmlRepr):
     """The texts of each prompt, best first."""
 
 
-@dataclass(frozen=True)
-class GenerationBatch:
-    """A batch of prompts with the decoder state to generate from."""
-
-    rows: list[int]  # the numbers of the prompts
-    step: Callable[[Tensor, State], tuple[Tensor, State]]
-    state: State
-    first: int | Tensor  # the first input id, of all or (B,) of each
-    before: list[list[int]]  # ids of the text that each continues
-    rules: Constraints = NO_CONSTRAINTS
-    oov_words: Sequence[Mapping[int, str]] = ()  # of each, the words that only its source has
-    extra_ids: int = 0  # ids of those words, beyond the vocabulary
-
-
 @registry.check_types
 def generate(
     model: Predictor | str | Path,
@@ -123,8 +96,6 @@ def generate(
 class Generator:
     """Generates text with any model: neural or n-gram, with or without a source."""
 
-    continuing: PromptContinuation | JointContinuation
-
     def __init__(self, predictor: Predictor):
         kind = predictor.config["task"]["kind"]
         if kind not in ("language", "seq2seq"):
@@ -141,47 +112,10 @@ class Generator:
         assert isinstance(predictor.space, TargetVocabulary)
         self.space = predictor.space
         self.tokenizer = self.space.tokenizer
-        self.size, self.bos, self.eos = self.space.size
+        self.eos = self.space.size[2]
         self.continues = kind == "language"  # else it answers
-        if self.continues:
-            self._prepare_continuation()
-
-    def _prepare_continuation(self) -> None:
-        """Prepare prompt continuation: the first token and the context limit."""
-        engine = self.engine
-        if isinstance(engine, EnsembleEngine):
-            self._prepare_joint_continuation(engine)
-            return
-        if isinstance(engine, ClassicEngine):
-            ngrams = engine.part.ngrams
-            self.continuing = PromptContinuation(ngrams)
-            self.size = ngrams.size
-            # Running text continues after a line break.
-            self.bos = self.bos if self._is_running_text else ngrams.marks.bos
-            return
-        head = lm_head(self._neural.model)
-        if head.is_bidirectional:
-            raise UserError(
-                "This language model is bidirectional, so it cannot generate text. Use one that "
-                "reads from left to right: kneser-ney, lstm-lm, gpt."
-            )
-        limit = head.decoder.max_positions
-        # Positions beyond the training window were never trained.
-        decoder = pack_if_possible(head.decoder)
-        self.continuing = PromptContinuation(decoder, None if limit is None else head.window)
-
-    def _prepare_joint_continuation(self, engine: EnsembleEngine) -> None:
-        """Prepare the continuation by all members of an ensemble."""
-        members = [Generator(member) for member in engine.members]
-        first = members[0]
-        for i, member in enumerate(members):
-            if (member.size, member.bos) != (first.size, first.bos):
-                raise UserError(
-                    f"Members 0 and {i} of this ensemble number their tokens differently, so they "
-                    "cannot generate together."
-                )
-        self.size, self.bos = first.size, first.bos
-        self.continuing = JointContinuation([m.continuing for m in members], engine.weights)
+        self.search = self.engine.text_search(self.space) or _torch_search(predictor)
+        self.size, self.bos = self.search.size, self.search.bos
 
     def search_settings(self, changes: Mapping[str, object]) -> SearchSettings:
         """Return the model's search settings, overridden by `changes`."""
@@ -200,11 +134,7 @@ class Generator:
         texts = plain_texts(inputs)
         out: list[list[Generation]] = [[] for _ in inputs]
         for job in self._make_batches(inputs, settings, prefix, only, first, file):
-            step, state, how, faster = self._prepare_search(job, settings)
-            results = search(
-                step, state, how, batch=len(job.rows), bos=job.first, eos=self.eos,
-                constraints=job.rules, wrap_step=faster,
-            )  # fmt: skip
+            results = self.search.search(job, settings, self.eos)
             for k, (row, hypotheses) in enumerate(zip(job.rows, results, strict=True)):
                 out[row] = [self._to_generation(texts[row], job, k, one) for one in hypotheses]
         return out
@@ -217,37 +147,13 @@ class Generator:
         settings = replace(settings, check_every=1, num_samples=1)
         (job,) = self._make_batches([prompt], settings, prefix, only, first, file)
         detokenizer = self._make_detokenizer(prompt, job, 0)
-        step, state, how, faster = self._prepare_search(job, settings)
-        pieces = stream(
-            step,
-            state,
-            how,
-            batch=1,
-            bos=job.first,
-            eos=self.eos,
-            constraints=job.rules,
-            wrap_step=faster,
-        )
-        for (piece,) in pieces:
+        for (piece,) in self.search.stream(job, settings, self.eos):
             ids = [*piece.ids, *[self.eos] * piece.ended]
             for k, (id, logp) in enumerate(zip(ids, piece.logps, strict=True), 1):
                 text = detokenizer.add(id)
                 if piece.last and k == len(ids):
                     text += detokenizer.rest()
                 yield Token(text, id, float(np.exp(logp)))
-
-    def _prepare_search(self, job: GenerationBatch, settings: SearchSettings) -> PreparedSearch:
-        """Return the prepared search: with CUDA graphs, unless the context must slide."""
-        plain, state = PreparedSearch(job.step, job.state, settings, None), job.state
-        model = self.engine.model
-        graphs: DecodeGraphs | None = None if model is None else model.head.graphs
-        if isinstance(state, SlidingState):
-            most = self.continuing.limit or 0
-            if state.seen.shape[1] + max_steps(settings, job.rules) > most:
-                return plain
-            state = state.inner
-        ready = plain if graphs is None else graphs.prepare(state, settings, job.rules)
-        return plain if ready.wrap_step is None else ready
 
     def _make_batches(
         self, prompts: Sequence[str | Example], settings: SearchSettings, prefix: str,
@@ -275,40 +181,25 @@ class Generator:
             )
             yield replace(job, rules=rules)
 
-    @property
-    def _neural(self) -> NeuralEngine:
-        if not isinstance(self.engine, NeuralEngine):
-            raise UserError(
-                "An exported language model gives the probability of every token, but does not "
-                "continue texts. Generate with the model that it was made from."
-            )
-        return self.engine
-
     def _prompt_batches(
         self, prompts: Sequence[str], names: Sequence[str]
     ) -> Iterator[GenerationBatch]:
         """Yield batches of prompts of equal length, each read up to its last token."""
-        continuing, runtime = self.continuing, self.engine.runtime
-        device = None if runtime is None else runtime.device
+        limit = self.search.limit
         rows = [[self.bos, *ids.tolist()] for ids in self.tokenizer.encode_ids(prompts)]
         for name, ids in zip(names, rows, strict=True):
-            if continuing.limit is not None and len(ids) > continuing.limit:
+            if limit is not None and len(ids) > limit:
                 raise UserError(
                     f"{name} has {len(ids) - 1} tokens; this model reads at most "
-                    f"{continuing.limit - 1}. Shorten it: the model would drop the beginning."
+                    f"{limit - 1}. Shorten it: the model would drop the beginning."
                 )
         lengths = sorted({len(ids) for ids in rows})
         for length in lengths:
             same = [row for row, ids in enumerate(rows) if len(ids) == length]
             for at in range(0, len(same), MAX_PROMPTS):
                 chosen = same[at : at + MAX_PROMPTS]
-                read = torch.tensor([rows[row] for row in chosen], device=device)  # (B, T)
-                yield GenerationBatch(
-                    chosen, continuing.step, continuing.start(read[:, :-1]), read[:, -1],
-                    [rows[row][1:] for row in chosen],
-                )  # fmt: skip
+                yield replace(self.search.read_prompts([rows[row] for row in chosen]), rows=chosen)
 
-    @torch.no_grad()
     def _source_batches(
         self, prompts: Sequence[str | Example], names: Sequence[str], settings: SearchSettings
     ) -> Iterator[GenerationBatch]:
@@ -320,86 +211,13 @@ class Generator:
                     "a file of texts with --input (- is standard input)."
                 )
         inputs = [self._engine_input(*one) for one in zip(prompts, names, strict=True)]
-        if isinstance(self.engine, EnsembleEngine):
-            yield from self._joint_batches(self.engine, inputs, names, settings)
-            return
-        engine = self.engine
-        assert isinstance(engine, RowEngine)
-        for rows, job in self._started_batches(inputs, settings):
-            for row in rows:
-                if row.read_fraction < 1:
-                    most = engine.indexer.limit
-                    limit = (
-                        f"{most} tokens" if most else f"{engine.indexer.characters:,} characters"
-                    )
-                    raise UserError(
-                        f"{names[row.text]} is longer than {limit}, the most this model reads. "
-                        "Shorten it, or split it."
-                    )
-            oov_words = [self.space.oov_words(row.words, _fields(inputs[row.text])) for row in rows]
-            before: list[list[int]] = [[] for _ in rows]
-            chosen = [row.text for row in rows]
-            yield replace(job, rows=chosen, before=before, oov_words=oov_words)
-
-    def _started_batches(
-        self, inputs: Sequence[EngineInput], settings: SearchSettings
-    ) -> Iterator[tuple[Sequence[Row], GenerationBatch]]:
-        """Yield rows with the batch that they form before its first step."""
-        if isinstance(self.engine, NeuralEngine):
-            model = self.engine.model
-            for rows, source in self.engine.batches(inputs):
-                yield rows, self._first_step(model.run(source).scores, settings)
-            return
-        if settings.coverage_penalty:
-            raise UserError(
-                "generate.coverage_penalty needs the attention of the decoder, which an export "
-                "does not give. Use the model that it was made from."
-            )
-        for one in self.engine.generation_batches(inputs):
-            yield (
-                one.rows,
-                GenerationBatch([], one.step, one.state, one.first, [], extra_ids=one.extra_ids),
-            )
-
-    def _joint_batches(
-        self, engine: EnsembleEngine, inputs: Sequence[EngineInput], names: Sequence[str],
-        settings: SearchSettings,
-    ) -> Iterator[GenerationBatch]:  # fmt: skip
-        """Yield batches of sources that are encoded by all members of an ensemble."""
-        if settings.coverage_penalty:
-            raise UserError("generate.coverage_penalty needs the attention of a single model.")
-        head = engine.neural_engines[0].model.head
-        for at in range(0, len(inputs), MAX_PROMPTS):
-            chosen = list(range(at, min(at + MAX_PROMPTS, len(inputs))))
-            own = [inputs[i] for i in chosen]
-            job = encode_jointly(engine.neural_engines, engine.weights, own, settings)
-            for rows in job.rows:
-                for row in rows:
-                    if row.read_fraction < 1:
-                        raise UserError(
-                            f"{names[at + row.text]} is longer than a member of this ensemble "
-                            "reads. Shorten it, or split it."
-                        )
-            words = [self.space.oov_words(row.words, _fields(own[row.text])) for row in job.rows[0]]
-            yield GenerationBatch(
-                chosen, job.step, job.state, head.bos, [[] for _ in chosen], oov_words=words,
-                extra_ids=job.extended_ids,
-            )  # fmt: skip
-
-    def _first_step(self, scores: Any, settings: SearchSettings) -> GenerationBatch:
-        """Return the batch before its first decoding step."""
-        head, memory, rules = scores.head, scores.memory, NO_CONSTRAINTS
-        if head.extended_vocab_start:
-            decoder, state = head.decoder, scores.start()
-        else:
-            decoder = pack_if_possible(head.decoder)
-            state = decoder.start(memory, weights=bool(settings.coverage_penalty))
-        if settings.coverage_penalty and state.attention_weights is not None:
-            rules = Constraints(attention=lambda state: state.attention_weights, source=memory.mask)
-        extra_ids = state.num_extended_ids
-        return GenerationBatch(
-            [], decoder.step, state.per_prompt(), head.bos, [], rules, extra_ids=extra_ids
-        )
+        for rows, job in self.search.read_sources(inputs, names, settings):
+            own = [inputs[number] for number in job.rows]
+            words = [
+                self.space.oov_words(row.words, _fields(one))
+                for row, one in zip(rows, own, strict=True)
+            ]
+            yield replace(job, oov_words=words)
 
     def _engine_input(self, prompt: EngineInput, where: str) -> EngineInput:
         """Return the engine's input; records are parsed first."""
@@ -440,8 +258,8 @@ class Generator:
         task = self.predictor.config["task"]
         if task.get("pointer") or task.get("record") or self.engine.input_kind == "vectors":
             return []
-        if isinstance(self.engine, EnsembleEngine):
-            members = (Generator(member) for member in self.engine.members)
+        if self.search.members:
+            members = (Generator(member) for member in self.search.members)
             return list(dict.fromkeys(w for m in members for w in m.unknown_words(prompts)))
         tokenizer = self.tokenizer if self.continues else self._source_tokenizer
         if UNK not in tokenizer.vocabulary:
@@ -508,6 +326,13 @@ class Generator:
         probs = np.exp(np.array(hypothesis.logps, np.float64)).tolist()
         tokens = tuple(map(Token, texts, ids, probs))
         return Generation(prompt, "".join(texts), hypothesis.score, tokens, hypothesis.ended)
+
+
+def _torch_search(predictor: Predictor) -> TextSearch:
+    """Return the search of a network."""
+    from weft.predict.generation.torch_search import TorchSearch
+
+    return TorchSearch(predictor)
 
 
 def _fields(one: EngineInput) -> tuple[tuple[str, str], ...]:

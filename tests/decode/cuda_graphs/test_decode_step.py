@@ -37,7 +37,8 @@ from weft.decode.search.constraints import Constraints
 from weft.decode.search.search import NO_CONSTRAINTS, search, stream
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import iter_tensors
-from weft.predict.generate import GenerationBatch, Generator
+from weft.predict.generation.batch import GenerationBatch
+from weft.predict.generation.torch_search import TorchSearch
 
 
 @pytest.fixture(autouse=True)
@@ -384,7 +385,7 @@ def test_an_answer_is_written_by_graphs_where_there_are_any():
 def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed):
     """A text that outgrows what the model sees is read again from its middle, step by step."""
     decoder, capture = made(lambda: GPT(V, H, 2, N, max_positions=29)), Counted()
-    writer = Generator.__new__(Generator)
+    writer = TorchSearch.__new__(TorchSearch)
     head = SimpleNamespace(graphs=None)
     writer.engine = SimpleNamespace(model=SimpleNamespace(head=head))
     writer.continuing = PromptContinuation(decoder, 20)
@@ -393,7 +394,7 @@ def test_prompts_are_continued_by_graphs_unless_some_is_forgotten(limit, graphed
     def written():
         state = writer.continuing.start(ids[:, :-1])
         job = GenerationBatch([0, 1], writer.continuing.step, state, ids[:, -1], [[], []])
-        step, state, how, faster = writer._prepare_search(job, settings)
+        step, state, how, faster = writer.prepare(job, settings)
         rest = {
             "batch": 2,
             "bos": job.first,

@@ -91,10 +91,9 @@ class NGram:
         """Log-probabilities (B, V) of what follows ids (B,), and the state after them."""
         import torch
 
-        nodes = np.empty(state.shape, dtype=np.int64)
         before, now = (each.contiguous().cpu().numpy() for each in (state, ids))
-        kernels.follow(self.words, self.first, before, now, nodes)
-        scores = torch.from_numpy(self._spread(nodes))  # (B, V)
+        nodes = self.follow(now[:, None], before)
+        scores = torch.from_numpy(self.spread(nodes))  # (B, V)
         return scores.to(ids.device), torch.from_numpy(nodes).to(ids.device)
 
     def prefill(self, ids: "Padded", state: "Tensor") -> tuple[None, "Tensor"]:
@@ -105,11 +104,14 @@ class NGram:
         import torch
 
         assert ids.full
-        before = state.contiguous().cpu().numpy()
+        nodes = self.follow(ids.data.cpu().numpy(), state.contiguous().cpu().numpy())
+        return None, torch.from_numpy(nodes).to(state.device)
+
+    def follow(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """The state (B, N − 1) after ids (B, T), from the state before them."""
         # No n-gram is longer than these, and so older words change nothing.
-        data = ids.data[:, -self.order :].cpu().numpy()
-        nodes = self._follow(data, before)
-        return None, torch.from_numpy(nodes[-1] if len(nodes) else before).to(state.device)
+        nodes = self._follow(ids[:, -self.order :], before)
+        return nodes[-1] if len(nodes) else before
 
     def __call__(self, ids: "Padded") -> "Tensor":
         """Log-probabilities (B, T, V) of what follows each of the ids, which begin with `bos`."""
@@ -118,7 +120,7 @@ class NGram:
         data = ids.data.cpu().numpy()  # (B, T)
         nodes = self._follow(data, self.start(len(data)).numpy())  # (T, B, N - 1)
         rows = nodes.transpose(1, 0, 2).reshape(data.size, self.order - 1)
-        scores = torch.from_numpy(self._spread(rows)).view(*data.shape, self.size)  # (B, T, V)
+        scores = torch.from_numpy(self.spread(rows)).view(*data.shape, self.size)  # (B, T, V)
         return scores.to(ids.data.device)
 
     def _follow(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -129,7 +131,8 @@ class NGram:
             before = now
         return nodes
 
-    def _spread(self, nodes: np.ndarray) -> np.ndarray:
+    def spread(self, nodes: np.ndarray) -> np.ndarray:
+        """Log-probabilities (B, V) of all words after states (B, N − 1)."""
         into = np.empty((len(nodes), self.size), dtype=np.float32)
         arrays = (self.words, self.first, self.scores, self.backoffs)
         if into.size < ALONE:

@@ -4,9 +4,12 @@ N rows   t tokens so far   V vocabulary
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AllowedPhrases:
@@ -31,14 +34,20 @@ class AllowedPhrases:
         for root, phrases in enumerate((first, then)):
             for ids in phrases:
                 self._insert(root, ids)
-        self.masks: dict[frozenset[int], Tensor] = {}
+        self.masks: dict[frozenset[int], np.ndarray] = {}
         self.nodes_of: dict[tuple[int, ...], frozenset[int]] = {}  # cached from the last step
 
-    def __call__(self, past: Tensor, rows: Tensor) -> Tensor:
+    def __call__(self, past: "Tensor", rows: "Tensor") -> "Tensor":
         """Return the allowed next tokens (N, V) after tokens (N, t) of batch rows (N,)."""
+        import torch
+
+        return torch.from_numpy(self.allow(past.tolist(), rows.tolist())).to(past.device)
+
+    def allow(self, past: Sequence[Sequence[int]], rows: Sequence[int]) -> np.ndarray:
+        """Return the same for lists, as an array."""
         masks, nodes_of = [], {}
-        all_tokens = torch.ones(self.size, dtype=torch.bool)
-        for ids, row in zip(past.tolist(), rows.tolist(), strict=True):
+        all_tokens = np.ones(self.size, bool)
+        for ids, row in zip(past, rows, strict=True):
             skip = self.forced[row] if self.forced else 0
             if len(ids) < skip:
                 masks.append(all_tokens)
@@ -47,7 +56,7 @@ class AllowedPhrases:
             nodes_of[chosen] = nodes = self._active_nodes(chosen)
             masks.append(self._mask(nodes))
         self.nodes_of = nodes_of
-        return torch.stack(masks).to(past.device)  # (N, V)
+        return np.stack(masks)  # (N, V)
 
     def _insert(self, root: int, ids: Sequence[int]) -> None:
         node = root
@@ -76,9 +85,9 @@ class AllowedPhrases:
         reached = {self.children[node][id] for node in nodes if id in self.children[node]}
         return frozenset(reached | {1} if reached & self.accepting else reached)
 
-    def _mask(self, nodes: frozenset[int]) -> Tensor:
+    def _mask(self, nodes: frozenset[int]) -> np.ndarray:
         if nodes not in self.masks:
-            mask = torch.zeros(self.size, dtype=torch.bool)  # (V,)
+            mask = np.zeros(self.size, bool)  # (V,)
             mask[[id for node in nodes for id in self.children[node]]] = True
             # Finished rows continue after eos; their mask does not matter.
             mask[self.eos] = not nodes or bool(nodes & self.accepting)

@@ -4,43 +4,23 @@ N rows, the beams or samples of a prompt adjacent   T steps   V vocabulary   S s
 P prefix   F forbidden
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from weft.decode.search.rules import AllowedTokens as AllowedTokens
+from weft.decode.search.rules import Constraints as Constraints
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import Nest, expand_beams, map_tensors
 from weft.errors import UserError
-from weft.protocols import State
 
-# Ids so far (N, t) and their batch rows (N,) -> allowed next tokens (N, V).
-AllowedTokens = Callable[[Tensor, Tensor], Tensor]
 BLOCK_SIZE = 64  # vocabulary entries whose maximum is taken first
 MAX_KERNEL_ROWS = 1024  # rows up to which the GPU's top-k kernel is used
 MAX_KERNEL_K = 64  # and values of k: it selects them one by one
 CPU_CHUNK_LOGITS = 1 << 20  # logits processed at once on a CPU: they fit in its cache
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """Per-call constraints beyond the settings; an empty sequence constrains nothing.
-
-    Forced tokens are neither chosen nor counted: limits and logits concern what follows them.
-    """
-
-    prefix: Sequence[Sequence[int]] = ()  # forced prefix of each row, of any length
-    limit: Sequence[int] = ()  # per row, overrides the settings
-    minimum: Sequence[int] = ()  # per row, overrides the settings
-    allowed: Tensor | AllowedTokens | None = (
-        None  # (V,) or (B, V) True = allowed, or by what came before
-    )
-    forbidden: Sequence[int] = ()  # ids that are never chosen
-    seeds: Sequence[int] = ()  # per row, so that samples do not depend on the rest of the batch
-    attention: Callable[[State], Tensor] | None = None  # reads weights (N, S) from a state
-    source: Tensor | None = None  # (B, S) True = real source step; required with attention
 
 
 @dataclass(frozen=True)

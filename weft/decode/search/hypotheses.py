@@ -4,7 +4,6 @@ R finished prompts   W beams or samples per prompt   T steps   S source steps
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,33 +11,11 @@ from torch import Tensor
 
 from weft.decode.search.beam import MIN_COVERAGE, BeamState, length_norm
 from weft.decode.search.greedy import GreedyState
+from weft.decode.search.results import Hypothesis as Hypothesis
+from weft.decode.search.results import StreamDelta as StreamDelta
+from weft.decode.search.results import no_hypothesis_error as no_hypothesis_error
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import beam_indices
-from weft.errors import UserError
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One output sequence of a search."""
-
-    ids: list[int]  # including the forced prefix, excluding eos
-    score: float  # normalised log-probability of the tokens after the prefix
-    logps: list[float]  # by the model alone: one per id, and one for eos if it was reached
-    ended: bool  # eos was reached; False: cut off at the limit
-    forced: int = 0  # length of the forced prefix
-    attention: np.ndarray | None = None  # (T, S) one row per entry of `logps`
-
-
-@dataclass(frozen=True)
-class StreamDelta:
-    """The new tokens of one sequence since the last check."""
-
-    row: int
-    sample: int
-    ids: list[int]  # without eos
-    logps: list[float]  # as in `Hypothesis`
-    ended: bool  # eos was reached
-    last: bool  # the sequence is complete: eos or the limit was reached
 
 
 def collect_samples(
@@ -142,14 +119,6 @@ def backtrack(
         if not hypotheses:
             raise no_hypothesis_error(row)
         yield row, hypotheses
-
-
-def no_hypothesis_error(row: int) -> UserError:
-    """Return the error for a row whose constraints exclude every sequence."""
-    return UserError(
-        f"Row {row}: no sequence is possible. The constraints (allowed, forbidden, "
-        "no_repeat_ngram_size, min_length) exclude every token; loosen them."
-    )
 
 
 def _follow_parents(

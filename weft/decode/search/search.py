@@ -27,6 +27,7 @@ from weft.decode.search.hypotheses import (
     no_hypothesis_error,
     stream_deltas,
 )
+from weft.decode.search.results import nan_logits_error
 from weft.decode.search.sampling import random_streams
 from weft.decode.search.settings import SearchSettings
 from weft.decode.search.state import (
@@ -253,8 +254,5 @@ def _check_rows(run: GreedyState | BeamState, failed: Tensor) -> None:
     prompt = failed.nonzero()[:1, 0].to(run.ids.device)  # (1,)
     row = int(run.constraints.row[prompt * run.width])
     if isinstance(run, BeamState) or bool(run.logps[beam_indices(prompt, run.width)].isnan().any()):
-        raise UserError(
-            f"Row {row}: the model's logits are NaN. Check its inputs and weights for NaN, "
-            "or compute in a wider precision."
-        )
+        raise nan_logits_error(row)
     raise no_hypothesis_error(row)

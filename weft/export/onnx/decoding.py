@@ -37,15 +37,26 @@ def describe_output(model: Model) -> tuple[dict[str, Any], Tables]:
         gives |= {"stride": model.encoder.stride, "leading": model.encoder.leading}
     if isinstance(head, Seq2SeqHead):
         check_search(head.search)
-        ids = {"bos": head.bos, "eos": head.eos, "forbidden": list(head.constraints.forbidden)}
+        ids = {
+            "size": head.decoder.words.size,
+            "bos": head.bos,
+            "eos": head.eos,
+            "forbidden": list(head.constraints.forbidden),
+        }
         return gives | {"kind": "text", **ids, "search": asdict(head.search)}, {}
     if isinstance(head, LanguageModelHead):
-        windows = {"row_steps": head.row_steps, "new_steps": head.new_steps, "bos": head.bos}
+        windows: dict[str, Any] = {
+            "row_steps": head.row_steps,
+            "new_steps": head.new_steps,
+            "bos": head.bos,
+        }
         if head.is_bidirectional:
             windows |= {"blank": head.blank, "eos": head.eos, "window": head.window}
             return gives | {"kind": "words", "masks": head.decoder.needs_masking, **windows}, {}
         if head.has_backward_lm:
             windows["max_subtokens"] = head.decoder.max_subtokens
+        # Positions beyond the training window were never trained.
+        windows["limit"] = None if head.decoder.max_positions is None else head.window
         return gives | {"kind": "tokens", "backward": head.has_backward_lm, **windows}, {}
     if isinstance(head, MLMHead):
         return gives | {"kind": "masked"}, {}

@@ -17,7 +17,6 @@ from weft.export.onnx.decoders.generation import (
     NEXT,
     STATE,
     DecoderGraphState,
-    log_probs,
     start_decoder,
     step_decoder,
 )
@@ -97,11 +96,10 @@ def write_step(graph: Graph, decoder: Decoder, first: Graph) -> tuple[list[str],
     ids = graph.add_input("ids", INT, "B")
     state = DecoderGraphState(values)
     if isinstance(decoder, PointerGenerator):
-        scores, following = step_copying(graph, decoder, ids, state)
+        logits, following = step_copying(graph, decoder, ids, state)
     else:
         logits, following = step_decoder(graph, decoder, ids, state)
-        scores = log_probs(graph, logits)
-    graph.add_output("log_probs", scores, "B", "V")
+    graph.add_output("logits", logits, "B", "V")
     for name, value in following.items():
         graph.add_output(NEXT + name, value, "B", *_other_sizes(name))
     return list(following), [name for name in names if name not in following]

@@ -2,25 +2,25 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.batch.indexer import Indexer, Row
 from weft.batch.ragged import pad
-from weft.decode.search.settings import SearchSettings
 from weft.errors import UserError
 from weft.export.runtime import merge, parse  # noqa: F401  (imported for what they register)
 from weft.export.runtime.coreference import resolve
 from weft.export.runtime.feeds import Arrays, RowBatches, build_feeds
+from weft.export.runtime.generation import SourceSearch, StartedTexts
 from weft.export.runtime.grid import decode_grid
 from weft.export.runtime.marks import word_marks
 from weft.export.runtime.metadata import EXPORT_FILE, ExportInfo, Reads
 from weft.export.runtime.outputs import DECODERS
 from weft.export.runtime.roles import decode_roles
-from weft.export.runtime.search import search
 from weft.export.runtime.session import Session
 from weft.model.traits import Traits
+from weft.predict.generation.batch import TextSearch
 from weft.predict.output import EngineInput, EngineOutput
 from weft.predict.predictor import Predictor
 from weft.predict.rows import SEGMENTER_FILE, RowEngine, average_windows, step_weights
@@ -35,15 +35,6 @@ ROLES_FILE = "roles.onnx"  # the roles of predicates, once those are known
 GRID_FILE = "grid.onnx"  # a row of a grid of tuples, once those before are known
 TABLES_FILE = "decoding.safetensors"  # what decoding needs beside the graph
 NO_MARK = -1  # behind the words of a row
-
-
-class StartedTexts(NamedTuple):
-    """The state of a batch before the first word of its texts."""
-
-    rows: np.ndarray  # numbers of the rows
-    state: Arrays  # what every step replaces
-    static: Arrays
-    copied: int  # words that only the sources have
 
 
 class OnnxEngine(RowEngine[RowBatches]):
@@ -176,46 +167,33 @@ class OnnxEngine(RowEngine[RowBatches]):
             static = {name: outputs[f"state.{name}"] for name in gives["static"]}
             most = int(static["source"].max(initial=0)) + 1 if "source" in static else 0
             copied = max(0, most - self.indexer.extended_vocab_start) if most else 0
-            yield StartedTexts(chosen, state, static, copied)
+            own = [rows.rows[i] for i in chosen.tolist()]
+            yield StartedTexts(chosen, own, state, static, copied)
 
     def advance_texts(
         self, ids: np.ndarray, state: Arrays, static: Arrays, copied: int
     ) -> tuple[np.ndarray, Arrays]:
-        """Return the log-probabilities (N, V) of the word after ids (N,), and the next state."""
+        """Return the logits (N, V) of the word after ids (N,), and the next state."""
         dynamic = self.info.gives["dynamic"]
         feeds = {f"state.{name}": value for name, value in (*state.items(), *static.items())}
         feeds |= {"ids": ids, "copied": np.array([copied], np.int64)}
-        names = ["log_probs", *(f"next.{name}" for name in dynamic)]
+        names = ["logits", *(f"next.{name}" for name in dynamic)]
         found = self._second_graph()(feeds, names)
-        return found["log_probs"], {name: found[f"next.{name}"] for name in dynamic}
+        return found["logits"], {name: found[f"next.{name}"] for name in dynamic}
 
     def _write_texts(self, rows: RowBatches) -> list[Any]:
         """Return the ids (T, 1) of the best text for each row, and their probabilities."""
-        gives = self.info.gives
-        settings = SearchSettings(**gives["search"])
         out: list[Any] = [None] * len(rows)
+        writer = SourceSearch(self)
         for start in self.start_texts(rows):
-
-            def advance(
-                ids: np.ndarray, state: Arrays, prompts: np.ndarray, start: StartedTexts = start
-            ) -> tuple[np.ndarray, Arrays]:
-                own = {name: value[prompts] for name, value in start.static.items()}
-                return self.advance_texts(ids, state, own, start.copied)
-
-            best = search(
-                advance, start.state, settings, batch=len(start.rows), bos=gives["bos"],
-                eos=gives["eos"], forbidden=gives["forbidden"],
-            )  # fmt: skip
-            for i, one in zip(start.rows.tolist(), best, strict=True):
-                probs = np.exp(np.array(one.log_probs, np.float64))[:, None]
+            best = writer.answer(start)
+            for i, one in zip(start.numbers.tolist(), best, strict=True):
+                probs = np.exp(np.array(one.logps, np.float64))[:, None]
                 out[i] = (np.array(one.ids, np.int64)[:, None], probs)
         return out
 
-    def generation_batches(self, inputs: Sequence[EngineInput]) -> Iterator[Any]:
-        """Yield batches of sources for the search of PyTorch, which has every setting."""
-        from weft.export.torch_steps import torch_batches
-
-        yield from torch_batches(self, inputs)
+    def text_search(self, space: LabelSpace) -> TextSearch | None:
+        return SourceSearch(self)
 
     def _label_roles(self, rows: RowBatches) -> list[Any]:
         """Return the predicates and roles (L, 4) of each row, and their probabilities."""

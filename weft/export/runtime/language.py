@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
@@ -11,15 +11,20 @@ from weft.batch.ragged import pad
 from weft.embed.spelling import ByteSpelling
 from weft.errors import UserError
 from weft.export.runtime.blanks import predict_masked, score_windows
-from weft.export.runtime.engine import OnnxEngine
+from weft.export.runtime.engine import GRAPH_FILE, OnnxEngine
 from weft.export.runtime.feeds import Arrays
+from weft.export.runtime.generation import ExportedSteps
 from weft.inference.windows import ScoringWindow, TextScorer, WindowSettings, reverse_text
 from weft.predict.fill_mask import BlankLayout, fill, fill_or_score, mlm_layout
+from weft.predict.generation.array_search import PromptSearch
+from weft.predict.generation.batch import TextSearch
 from weft.predict.output import EngineInput, EngineOutput, plain_texts, word_weights
 from weft.predict.predictor import CHUNK_TEXTS
+from weft.protocols import LabelSpace
 from weft.tasks.annotation import CharSpan, Decoded
 from weft.tasks.language import LMVocabulary
 from weft.tasks.mlm import MaskedLM, MLMStats, MLMVocabulary
+from weft.tasks.target_vocabulary import TargetVocabulary
 from weft.tokens.special_tokens import SpecialTokens
 from weft.tokens.subtoken_table import append_subtokens
 
@@ -104,6 +109,20 @@ class OnnxLanguageEngine(OnnxEngine):
         width = self.info.gives["max_subtokens"]
         return space.with_subtokens(texts, ByteSpelling(width - 2).subtoken_ids, width)
 
+    @cached_property
+    def _steps(self) -> ExportedSteps:
+        return ExportedSteps(self.session, self.info.graphs[GRAPH_FILE])
+
+    def text_search(self, space: LabelSpace) -> TextSearch | None:
+        assert isinstance(space, TargetVocabulary)
+        if self._reads_both_sides or self.has_backward_lm or self.traits.is_mlm:
+            raise UserError(
+                "This language model is bidirectional, so it cannot generate text. Use one that "
+                "reads from left to right: kneser-ney, lstm-lm, gpt."
+            )
+        size, bos, _ = space.size
+        return PromptSearch(self._steps, size, bos, self.info.gives["limit"])
+
     @property
     def _window_settings(self) -> WindowSettings:
         gives = self.info.gives
@@ -135,9 +154,12 @@ class OnnxLanguageEngine(OnnxEngine):
         if self.has_backward_lm:
             feeds = _spelled_feeds(inputs, lengths) | {"side": np.array([side], np.int64)}
             targets = [rows[:, 0] for rows in targets]
+            feeds["targets"] = pad(targets, lengths)
         else:
-            feeds = {"ids": pad(inputs, lengths)}
-        feeds["targets"] = pad(targets, lengths)
+            steps = self._steps
+            feeds = steps.feeds(
+                pad(inputs, lengths), steps.begin(len(inputs)), pad(targets, lengths)
+            )
         values = self.session(feeds, ["log_probs"])["log_probs"]
         rows = zip(values, windows, strict=True)
         return np.concatenate([row[w.start - w.low : w.stop - w.low] for row, w in rows])

@@ -25,7 +25,7 @@ from weft.tokens.truncate import Policy
 from weft.tokens.word_segmenter import WordSegmenter
 
 EXPORT_FILE = "export.json"
-FORMAT = 1
+FORMAT = 2
 Weights = Literal["float32", "int8"]
 # Small files that a new training changes: golden answers have the scores of its weights.
 SOURCE_FILES = ("model.json", "labels.json", "tokenizer.json", "golden.jsonl")

@@ -42,7 +42,7 @@ SEARCHED = (
     *("method", "max_length", "min_length", "num_beams", "num_return", "length_normalisation"),
     *("length_penalty", "early_stopping", "drop_finished", "check_every", "cuda_graphs"),
     *("weight_dtype", "seed", "temperature", "top_k", "top_p", "typical_p", "num_samples"),
-    *("diversity_penalty", "num_beam_groups", "no_repeat_ngram_size"),
+    *("diversity_penalty", "num_beam_groups", "no_repeat_ngram_size", "repetition_penalty"),
 )
 
 
@@ -105,7 +105,7 @@ def check_search(settings: SearchSettings) -> None:
         if name not in SEARCHED and value != getattr(usual, name):
             raise UserError(
                 f"generate.{name} = {value!r}: a model with this search cannot be exported. Use "
-                "greedy or beam search without penalties."
+                "a search without a coverage penalty."
             )
     if settings.method == "sample":
         raise UserError(

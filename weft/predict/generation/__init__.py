@@ -1,0 +1,1 @@
+"""Searches for text: over tensors with torch, over arrays without."""
