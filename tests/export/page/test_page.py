@@ -22,6 +22,13 @@ TEXTS = (
     "ΟΔΟΣ İstanbul ẞ ﬁ ½ ²", "fine " * 60, "漢字かな ไทย",
     "x@y.org http://a.b 555-123-4567 10% 3rd 3:15pm",
 )  # fmt: skip
+SEARCHES = (
+    {"method": "greedy", "max_length": 25},
+    {"method": "greedy", "max_length": 9, "repetition_penalty": 1.4, "no_repeat_ngram_size": 2},
+    {"method": "sample", "seed": 5, "temperature": 0.8, "max_length": 9},
+    {"method": "sample", "top_k": 3, "top_p": 0.9, "max_length": 9},
+    {"method": "sample", "typical_p": 0.6, "max_length": 9, "min_length": 4},
+)
 STRANGE = '</script><img src=x onerror="alert(1)">'
 
 
@@ -83,17 +90,19 @@ def answer_case(name, folder, page):
     export_page(folder, page)
     model = weft.load(folder)
     inputs = [*zip(TEXTS, TEXTS[::-1], strict=True)] if model.pairs else list(TEXTS)
-    answers = [
-        {"value": one.value, "score": one.score, "coverage": one.coverage, "scores": one.scores}
-        for one in model(inputs)
-    ]
+    if model.config["task"]["kind"] == "embed":
+        answers = [
+            {"value": None, "score": 0, "coverage": None, "scores": row.tolist()}
+            for row in model.embed(inputs)
+        ]
+    else:
+        answers = [
+            {"value": one.value, "score": one.score, "coverage": one.coverage, "scores": one.scores}
+            for one in model(inputs)
+        ]
     generated = []
-    if name == "kneser-ney":
-        for settings in (
-            {"method": "greedy", "max_length": 7},
-            {"method": "sample", "seed": 5, "temperature": 0.8, "max_length": 9},
-            {"method": "sample", "top_k": 3, "top_p": 0.9, "max_length": 9},
-        ):
+    if model.config["task"]["kind"] in ("language", "seq2seq"):
+        for settings in SEARCHES:
             ((one,),) = generate(model, "the fine", **settings)
             generated.append({"prompt": "the fine", "settings": settings, "text": one.text})
     rows = [[one] if isinstance(one, str) else list(one) for one in inputs]
@@ -113,6 +122,9 @@ def networks(tmp_path_factory):
     """Small networks of every kind of answer that a page gives."""
     folder = tmp_path_factory.mktemp("networks")
     words = tagged_files.conllu(folder / "words.conllu", sentences=20)
+    lines, pairs = folder / "lines.txt", folder / "pairs.tsv"
+    lines.write_text("the fine film ends\nthe film was dull\nfine print ends\n" * 9, "utf-8")
+    pairs.write_text("the fine film\tfilm ends fine\na dull print\tprint was dull\n" * 9, "utf-8")
     short = {
         "train__epochs": 1, "train__warmup": 0.0, "encoder__hidden": 11, "encoder__layers": 1,
         "embedder": [{"kind": "lookup", "width": 7}, {"kind": "character-cnn", "width": 5}],
@@ -122,7 +134,24 @@ def networks(tmp_path_factory):
         "words of a BERT": untrained(folder / "words", task="tag"),
         "tagger": train("tagger-bilstm-crf", folder / "tagger", words, **short),
         "parser": train("parser", folder / "parser", words, **short),
-    }
+        "vectors": untrained(folder / "vectors", task="embed"),
+        "lstm-lm": train(
+            "lstm-lm", folder / "lstm", lines, train__epochs=2, decoder__hidden=9, decoder__width=9
+        ),
+        "gpt": train(
+            "gpt", folder / "gpt", lines, train__epochs=2, decoder__hidden=8, decoder__heads=2,
+            decoder__layers=2, decoder__max_positions=16, task__window=16, tokenizer__kind="word",
+        ),
+        "seq2seq-attention": train(
+            "seq2seq-attention", folder / "seq2seq", pairs, train__epochs=3, encoder__hidden=8,
+            decoder__hidden=8, generate__max_length=9,
+        ),
+        "seq2seq-transformer": train(
+            "seq2seq-transformer", folder / "transformer", pairs, train__epochs=2,
+            generate__method="beam", generate__num_beams=4, generate__max_length=9,
+            generate__repetition_penalty=1.2, encoder__layers=1, decoder__layers=1,
+        ),
+    }  # fmt: skip
 
 
 @node.needs_node

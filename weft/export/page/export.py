@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft import jsonio
@@ -113,6 +113,8 @@ def _describe(predictor: Predictor, model: Path) -> PageText:
         "span": "Finds the answer to a question in a passage.",
         "intent-slots": "Finds the intent of a sentence, and its slots.",
         "language": "Measures how expected a text is, and continues it.",
+        "seq2seq": "Writes a text for a text.",
+        "embed": "Finds the sentences that are nearest to a text.",
     }
     facts = [(f"{predictor.parameters:,}", "parameters")]
     if labels:
@@ -122,5 +124,10 @@ def _describe(predictor: Predictor, model: Path) -> PageText:
     names = ("First text", "Second text") if predictor.pairs else ("Text", "")
     if kind == "span":
         names = ("Question", "Passage")
+    if kind == "embed":
+        names = ("Text", "Sentences to search in, one a line")
     temperature = float((predictor.config.get("generate") or {}).get("temperature", 1.0))
-    return PageText(title or "model", ledes.get(kind, ""), facts, *names, temperature=temperature)
+    text = PageText(title or "model", ledes.get(kind, ""), facts, *names, temperature=temperature)
+    if kind == "seq2seq":
+        return replace(text, generate_name="Write the answer word by word", generate_verb="Write")
+    return text

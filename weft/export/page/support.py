@@ -11,10 +11,12 @@ from weft.jsonio import Json, JsonObject
 CLASSIC = ("tfidf", "tfidf-pair", "fasttext", "crf", "ngram", "kneser-ney")
 TASKS = (
     "classify", "regress", "pair-classify", "pair-score", "tag", "intent-slots", "regress-words",
-    "parse", "constituency", "span", "language",
+    "parse", "constituency", "span", "language", "seq2seq", "embed",
 )  # fmt: skip
 INPUTS = ("text", "words", "pairs")
-ANSWERS = ("logits", "tags", "intent-slots", "numbers", "span", "arcs", "brackets")
+ANSWERS = (
+    "logits", "tags", "intent-slots", "numbers", "span", "arcs", "brackets", "tokens", "text",
+)  # fmt: skip
 TOKENIZER_PARTS: Mapping[str, tuple[str, ...]] = {
     "normalizer": (
         "NFC", "NFKC", "NFD", "NFKD", "Lowercase", "StripAccents", "Strip", "Replace", "Prepend",
@@ -41,6 +43,11 @@ def check_config(config: Mapping[str, Json], folder: Path) -> None:
             f"{folder}: a page has no task '{name}'; it has {', '.join(TASKS)}. Use the model from "
             "Python: weft export --to onnx."
         )
+    if isinstance(task, Mapping) and task.get("record"):
+        raise UserError(
+            f"{folder}: this model reads records, and a page does not. Use it from Python: "
+            "weft export --to onnx."
+        )
     classic = config.get("classic")
     kind = classic.get("kind") if isinstance(classic, Mapping) else None
     if kind is not None and kind not in CLASSIC:
@@ -54,11 +61,15 @@ def check_export(info: JsonObject, folder: Path) -> None:
     reads, gives = info.get("reads"), info.get("gives")
     if not isinstance(reads, Mapping) or not isinstance(gives, Mapping):
         return  # classic models have neither
-    reason = ""
+    reason, search = "", gives.get("search")
     if reads.get("input_kind") not in INPUTS:
         reason = f"reads {reads.get('input_kind')}"
     elif reads.get("extended_vocab_start"):
         reason = "copies words"
+    elif gives.get("backward"):
+        reason = "has a backward language model"
+    elif isinstance(search, Mapping) and search.get("num_beam_groups", 1) != 1:
+        reason = "searches in groups of beams"
     elif gives.get("kind") not in ANSWERS:
         reason = f"gives answers of the kind '{gives.get('kind')}'"
     if reason:

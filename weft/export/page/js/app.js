@@ -39,17 +39,18 @@ async function collect(stream) {
 }
 
 function present(model, about) {
-  $("second").hidden = !model.pairs;
+  $("second").hidden = !twoFields();
   $("generation").hidden = !model.generates;
   const examples = about.examples.map((inputs, i) => {
     const label = inputs.join(" · ");
     const use = () => {
-      fields().forEach((field, k) => (field.value = inputs[k] ?? ""));
+      fields().forEach((field, k) => (field.value = inputs[k] ?? (model.searches ? field.value : "")));
       answerNow();
     };
     const shown = label.length > 60 ? `${label.slice(0, 59)}…` : label;
     return element("button", { type: "button", class: "chip", onclick: use, title: label }, shown || `example ${i + 1}`);
   });
+  if (model.searches) $("other").value = about.examples.flat().join("\n");
   $("examples").replaceChildren(...examples);
   $("examples-line").hidden = !examples.length;
   if (model.pairs) $("many-hint").textContent = "One pair of texts a line, with a tab between them.";
@@ -64,7 +65,8 @@ function present(model, about) {
   if (examples.length) examples[0].click();
 }
 
-const fields = () => [$("text"), ...(state.model.pairs ? [$("other")] : [])];
+const twoFields = () => state.model.pairs || state.model.searches;
+const fields = () => [$("text"), ...(twoFields() ? [$("other")] : [])];
 
 let timer = 0;
 function answerSoon() {
@@ -77,7 +79,7 @@ async function answerNow() {
   const asked = ++state.asked;
   const inputs = fields().map((field) => field.value);
   $("words").hidden = true;
-  if (!inputs.some((text) => text.trim())) {
+  if (!inputs.slice(0, state.model.searches ? 1 : 2).some((text) => text.trim())) {
     $("answer").replaceChildren(element("p", { class: "quiet" }, "Type a text to see the answer."));
     return;
   }
@@ -161,13 +163,13 @@ async function answerMany() {
   $("table").replaceChildren(tableHead(model), body);
   $("table").hidden = !lines.length;
   for (const [i, line] of lines.entries()) {
-    const inputs = model.pairs ? splitPair(line) : [line];
+    const inputs = model.pairs ? splitPair(line) : model.searches ? [line, $("other").value] : [line];
     let row;
     try {
       const { value, score, coverage } = await model.answer(inputs);
-      row = { inputs, value: formatValue(value), score, coverage };
+      row = { inputs: model.pairs ? inputs : [line], value: formatValue(value), score, coverage };
     } catch (error) {
-      row = { inputs, value: error.message, score: "", coverage: "", failed: true };
+      row = { inputs: model.pairs ? inputs : [line], value: error.message, score: "", coverage: "", failed: true };
     }
     if (state.many !== mine) return;
     state.rows.push(row);

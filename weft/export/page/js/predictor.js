@@ -33,6 +33,7 @@ export class Predictor {
     this.about = about;
     this.task = config.task.kind;
     this.explainWords = wordSplitter(about.words);
+    this.vectors = new Map(); // of the sentences that are searched
   }
 
   /** True if its inputs are pairs of texts. */
@@ -66,9 +67,29 @@ export class Predictor {
     }
   }
 
+  /** True if it finds the sentences that are nearest to a text: the second input, one a line. */
+  get searches() {
+    return this.task === "embed";
+  }
+
   /** Return the answer to [text] or [text, other]. */
   answer(inputs) {
-    return this.engine.answer(inputs);
+    return this.searches && inputs.length > 1 ? this.search(...inputs) : this.engine.answer(inputs);
+  }
+
+  /** Return the vector of a text, and the lines nearest to it with their cosines. */
+  async search(text, lines) {
+    const wanted = [...new Set(lines.split(/\r?\n/).filter((line) => line.trim()))];
+    const known = new Map(this.vectors);
+    this.vectors = new Map();
+    for (const line of wanted) {
+      this.vectors.set(line, known.get(line) ?? (await this.engine.answer([line])).vector);
+    }
+    const answer = await this.engine.answer([text]);
+    const nearest = wanted
+      .map((line) => [line, cosine(answer.vector, this.vectors.get(line))])
+      .sort((a, b) => b[1] - a[1]);
+    return { ...answer, nearest, value: nearest[0]?.[0] ?? null, score: nearest[0]?.[1] ?? 0 };
   }
 
   /** Yield {text, probability}, the text so far, while a prompt is continued. */
@@ -77,15 +98,17 @@ export class Predictor {
     const { tokenizer, end } = continuation;
     const known = SPECIALS.map((entry) => tokenizer.ids.get(entry));
     const forbidden = known.filter((id) => id !== undefined && id !== end);
+    if (continuation.begin !== undefined) forbidden.push(continuation.begin);
     if (continuation.endless) forbidden.push(end);
     const settings = { ...this.config.generate, ...changes };
-    const before = tokenizer.encode(prompt).ids;
+    const before = this.continues ? tokenizer.encode(prompt).ids : []; // an answer begins anew
     const state = await continuation.start(prompt);
     const shown = tokenizer.decode(before);
     const ids = [];
-    for await (const { id, probability } of generate(continuation, state, settings, { end, forbidden, before })) {
+    for await (const { id, probability } of generate(continuation, state, settings, { end, forbidden })) {
       if (id !== end) ids.push(id);
-      yield { text: tokenizer.decode([...before, ...ids]).slice(shown.length), probability, id };
+      const text = tokenizer.decode([...before, ...ids].filter((one) => one < tokenizer.entries.length));
+      yield { text: text.slice(shown.length), probability, id };
     }
   }
 
@@ -112,6 +135,12 @@ export class Predictor {
     }
     return out;
   }
+}
+
+/** Return the cosine of the angle between two vectors; 0 if one is zero. */
+function cosine(a, b) {
+  const dot = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
+  return dot(a, b) / (Math.sqrt(dot(a, a) * dot(b, b)) || 1);
 }
 
 /** Return true if two values are equal, numbers up to rounding. */

@@ -7,7 +7,7 @@ import { TfIdf } from "./tfidf.js";
 import { parseJson } from "../files.js";
 import { isBlank } from "../pytext.js";
 import { classifier } from "../tasks/classify.js";
-import { LMVocabulary, perplexity } from "../tasks/language.js";
+import { LMVocabulary, textAnswer } from "../tasks/language.js";
 import { regressor } from "../tasks/regress.js";
 import { tagger } from "../tasks/tag.js";
 import { shortenText } from "../truncate.js";
@@ -70,16 +70,12 @@ function languageEngine(part, space) {
     const { ids, offsets } = tokenizer.encode(text);
     const plain = part.plain(ids);
     const logProbs = part.sentenceScores([...before, ...plain], lines).slice(before.length);
-    const probs = logProbs.map(Math.exp);
-    const value = perplexity(probs);
-    const size = [...text].length;
-    const places = lines ? [...offsets, [size, size]] : offsets;
-    const tokens = places.map(([start, end], i) => [start, end, probs[i]]);
-    return { value, score: value, probs, tokens, coverage: vocabulary.coverage(ids) };
+    return textAnswer(vocabulary, text, { ids, offsets, probs: logProbs.map(Math.exp) });
   };
   const continuation = {
     tokenizer,
     end: vocabulary.last,
+    endless: !lines,
     silent: [part.pad, part.bos, ...part.others],
     unknown: part.unk,
     async start(prompt) {

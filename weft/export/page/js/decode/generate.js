@@ -22,17 +22,17 @@ export function randomStream(seed) {
 /**
  * Yield {id, probability} of each token after a state, up to `end` or `max_length`.
  *
- * `source` has logits(state) and follow(state, id); `before` are the ids so far.
+ * `source` has logits(state) and follow(state, id).
  */
-export async function* generate(source, state, settings, { end, forbidden, before = [] }) {
+export async function* generate(source, state, settings, { end, forbidden }) {
   const { method = "sample", max_length = 200, min_length = 0, seed = 0 } = settings;
   const random = randomStream(seed);
-  const seen = [...before];
+  const seen = []; // what was generated
   for (let step = 0; step < max_length; step++) {
     const logits = Float64Array.from(await source.logits(state));
     const total = logSum(logits);
     const logp = logits.map((logit) => logit - total);
-    const allowed = constrained(logits, seen, step, { ...settings, min_length, end, forbidden });
+    const allowed = constrain(logits, seen, step, { ...settings, min_length, end, forbidden });
     const id = method === "sample" ? sample(allowed, random(step), settings) : argmax(allowed);
     yield { id, probability: Math.exp(logp[id]) };
     if (id === end) return;
@@ -41,8 +41,8 @@ export async function* generate(source, state, settings, { end, forbidden, befor
   }
 }
 
-/** Return log-probabilities with -Infinity for what may not come next. */
-function constrained(logits, seen, step, settings) {
+/** Return log-probabilities of logits, with -Infinity for what may not come next. */
+export function constrain(logits, seen, step, settings) {
   const { repetition_penalty = 1, no_repeat_ngram_size: size = 0, min_length, end, forbidden } = settings;
   const out = logits.slice();
   if (repetition_penalty !== 1) {
@@ -50,33 +50,46 @@ function constrained(logits, seen, step, settings) {
       if (id < out.length) out[id] *= out[id] > 0 ? 1 / repetition_penalty : repetition_penalty;
     }
   }
+  const total = logSum(out);
+  for (const id of out.keys()) out[id] -= total;
   for (const id of forbidden) if (id < out.length) out[id] = -Infinity;
   if (step + 1 < min_length) out[end] = -Infinity;
   if (size > 0) {
-    const tail = seen.slice(seen.length - size + 1);
+    const tail = seen.slice(Math.max(0, seen.length - size + 1));
     for (let i = 0; i + size <= seen.length; i++) {
       if (tail.every((id, k) => seen[i + k] === id)) out[seen[i + size - 1]] = -Infinity;
     }
   }
-  const total = logSum(out);
-  return out.map((value) => value - total);
+  return out;
 }
 
 /** Return one token by inverting the cumulative distribution of those that are kept. */
-export function sample(logp, number, { temperature = 1, top_k = 0, top_p = 1 }) {
+export function sample(logp, number, { temperature = 1, top_k = 0, top_p = 1, typical_p = 1 }) {
   let ids = Array.from(logp, (_, id) => id);
   let weights = temperature === 1 ? logp : logp.map((value) => value / temperature);
-  const sort = () => ids.sort((a, b) => weights[b] - weights[a] || a - b);
-  if (top_k > 0 && top_k < ids.length) ids = sort().slice(0, top_k);
-  if (top_p < 1) {
+  const sort = (order) => ids.sort((a, b) => order[b] - order[a] || a - b);
+  const normalise = () => {
     const total = logSum(ids.map((id) => weights[id]));
     weights = weights.map((value) => value - total);
+  };
+  const keepMass = (order, most) => {
     let mass = 0;
-    ids = sort().filter((id, i) => {
-      const kept = i === 0 || mass < top_p;
+    ids = sort(order).filter((id, i) => {
+      const kept = i === 0 || mass < most;
       mass += Math.exp(weights[id]);
       return kept;
     });
+  };
+  if (top_k > 0 && top_k < ids.length) ids = sort(weights).slice(0, top_k);
+  if (top_p < 1) {
+    normalise();
+    keepMass(weights, top_p);
+  }
+  if (typical_p < 1) {
+    normalise();
+    const surprise = weights.map((value) => (value > -Infinity ? -value : 0));
+    const expected = ids.reduce((sum, id) => sum + Math.exp(weights[id]) * surprise[id], 0);
+    keepMass(weights.map((value, id) => (value > -Infinity ? -Math.abs(surprise[id] - expected) : value)), typical_p);
   }
   const top = ids.reduce((a, id) => Math.max(a, weights[id]), -Infinity);
   let sum = 0;

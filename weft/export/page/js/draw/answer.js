@@ -31,6 +31,8 @@ function drawValue(answer, text) {
   if (answer.nodes) return drawBars(treeRows(answer));
   if (answer.probs && answer.labels) return drawBars(labelRows(answer));
   if (answer.tokens) return drawTokens(answer, text);
+  if (answer.vector) return drawNearest(answer);
+  if (answer.text) return element("p", { class: "written", dir: "auto" }, answer.value || "nothing");
   return element("p", { class: "number" }, formatValue(answer.value));
 }
 
@@ -73,7 +75,7 @@ function treeRows({ nodes, path, value }) {
 
 /** Draw a bar for each label, the most probable first. */
 function drawBars(rows) {
-  const line = ({ label, prob, chosen }) =>
+  const line = ({ label, prob, chosen, shown }) =>
     element(
       "tr", { class: chosen ? "choice" : "" },
       element("th", { scope: "row" }, element("bdi", {}, label)),
@@ -81,12 +83,12 @@ function drawBars(rows) {
         "td", { class: "bar" },
         element("span", { class: "meter" }, element("i", { style: { width: `${100 * (prob ?? 0)}%` } })),
       ),
-      element("td", { class: "percent" }, prob === null ? "" : percent(prob)),
+      element("td", { class: "percent" }, shown ?? (prob === null ? "" : percent(prob))),
     );
   const table = (some) => element("table", { class: "bars" }, element("tbody", {}, some.map(line)));
   if (rows.length <= MAX_LABELS) return table(rows);
   const rest = element(
-    "details", {}, element("summary", {}, `${rows.length - MAX_LABELS} more labels`), table(rows.slice(MAX_LABELS)),
+    "details", {}, element("summary", {}, `${rows.length - MAX_LABELS} more`), table(rows.slice(MAX_LABELS)),
   );
   return element("div", {}, table(rows.slice(0, MAX_LABELS)), rest);
 }
@@ -100,4 +102,11 @@ function drawTokens(answer, text) {
     element("p", { class: "number" }, `perplexity ${formatNumber(answer.value)}`),
     drawWeights(text, surprise, (bits) => `${percent(2 ** -bits)}, ${bits.toFixed(1)} bits`),
   );
+}
+
+/** Draw the sentences nearest to a text, with bars for their cosines. */
+function drawNearest({ nearest = [], vector }) {
+  if (!nearest.length) return element("p", { class: "quiet" }, `A vector of ${vector.length} numbers. Add sentences to search in.`);
+  const rows = nearest.map(([label, score], i) => ({ label, prob: Math.max(0, score), chosen: i === 0, shown: score.toFixed(3) }));
+  return drawBars(rows);
 }

@@ -2,6 +2,8 @@
 
 import { buildFeeds } from "./feeds.js";
 import { Indexer } from "./indexer.js";
+import { languageEngine } from "./language.js";
+import { seq2seqEngine } from "./seq2seq.js";
 import { openSession } from "./session.js";
 import { decodeArcs, decodeBrackets } from "../decode/parses.js";
 import { chooseSpan, windowSpan } from "../decode/spans.js";
@@ -21,26 +23,43 @@ import { WordSegmenter } from "../words.js";
 
 const BESIDE = new Set(["states", "vector", "weights", "text_vector"]);
 
-/** Return {answer} of a neural model. */
+/** Return {answer, continuation?} of a neural model. */
 export async function neuralEngine({ info, files, space, splitWords }) {
   const { config, reads, gives } = info;
+  if (gives.kind === "tokens") return languageEngine({ info, files, space });
   const tokenizer = new Tokenizer(parseJson(files.get("tokenizer.json")));
   const cuts = files.get("cuts.json");
   const segmenter = cuts ? new WordSegmenter(parseJson(cuts), splitWords) : null;
   const indexer = new Indexer(reads, tokenizer, segmenter ? (text) => segmenter.spans(text) : splitWords);
   const session = await openSession(files.get("model.onnx"), files.get("ort.wasm"));
+  const encode = async (inputs, names) => {
+    const rows = indexer.rows(inputs);
+    const outputs = [];
+    for (const row of rows) {
+      outputs.push(await session.run(buildFeeds(row, reads, inputs.length > 1), names));
+    }
+    return { rows, outputs };
+  };
+  if (gives.kind === "text") return seq2seqEngine({ info, files, space }, encode);
+  if (config.task.kind === "embed") return vectorEngine(encode);
   const packed = files.get("decoding.safetensors");
   const tables = packed ? readTensors(packed) : {};
   const names = session.outputs.filter((name) => !BESIDE.has(name));
   const engine = { config, space, reads, gives, tables, chains: readChains(tables) };
   const finish = (FINISH[gives.kind] ?? unsupported(gives.kind))(engine);
   const answer = async (inputs) => {
-    const rows = indexer.rows(inputs);
-    const outputs = [];
-    for (const row of rows) {
-      outputs.push(await session.run(buildFeeds(row, reads, inputs.length > 1), names));
-    }
+    const { rows, outputs } = await encode(inputs, names);
     return { ...finish(rows, outputs, inputs), coverage: rows[0]?.coverage ?? 0 };
+  };
+  return { answer };
+}
+
+/** Return {answer} of a model that gives vectors: that of the text, the mean over its windows. */
+function vectorEngine(encode) {
+  const answer = async (inputs) => {
+    const { rows, outputs } = await encode(inputs, ["vector"]);
+    const probs = meanLogits(outputs.map(({ vector }) => vector.data));
+    return { value: null, score: 0, probs, vector: probs, coverage: rows[0]?.coverage ?? 0 };
   };
   return { answer };
 }

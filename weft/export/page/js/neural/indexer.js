@@ -46,7 +46,8 @@ export class Indexer {
     const coverage = seen.filter((known, i) => known && read[i]).length / ids.length;
     return windows.map((window) => {
       const here = positions(window);
-      return this.framed(here.map((i) => ids[i]), here.map((i) => offsets[i]), here.map((i) => words[i]), coverage);
+      const pick = (all) => here.map((i) => all[i]);
+      return { ...this.framed(pick(ids), pick(offsets), pick(words), coverage), read: true };
     });
   }
 

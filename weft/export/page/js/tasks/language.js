@@ -26,6 +26,15 @@ export class LMVocabulary {
   }
 }
 
+/** Return the answer to a text: its perplexity, and how expected each token and the end are. */
+export function textAnswer(vocabulary, text, { ids, offsets, probs }) {
+  const value = perplexity(probs);
+  const size = [...text].length;
+  const places = vocabulary.lines ? [...offsets, [size, size]] : offsets;
+  const tokens = places.map(([start, end], i) => [start, end, probs[i]]);
+  return { value, score: value, probs, tokens, coverage: vocabulary.coverage(ids) };
+}
+
 /** Return the perplexity of the probabilities of tokens. */
 export function perplexity(probs) {
   const nats = probs.reduce((sum, prob) => sum - Math.log(Math.max(prob, 1e-300)), 0);
