@@ -3,7 +3,8 @@
     python bench/page.py --data $WEFT_DATA
 
 Trains small models of five tasks and more, writes each as a page, opens it in Chromium from the
-disk and compares 200 answers: values equal, scores and probabilities within 1e-4. Printed are the
+disk and compares 200 answers: values equal, scores and probabilities within 1e-4, vectors, and
+texts that a model writes with five searches. Printed are the
 size of the page and of the model inside, the seconds until the page is ready and those of an
 answer, the requests that the page made and the errors it logged. With --pictures, screenshots in
 light and dark at 1440 and 390 pixels. It needs Chromium and onnxruntime-web (see
@@ -14,6 +15,7 @@ import gzip
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -24,7 +26,9 @@ from chromium import Chromium
 from record import Record, options
 
 import weft
+from weft.config import with_pretrained
 from weft.export.page.export import export_page
+from weft.text.synthetic.treebank import generate_treebank, write_treebank
 
 TEXTS, TOLERANCE = 200, 1e-4
 SMALL = {"train.epochs": 2, "train.seed": 1}
@@ -44,7 +48,29 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "answer spans, BiDAF": ("bidaf", "qa/squad_dev_resplit", {}),
     "language, Kneser-Ney": ("kneser-ney", "lm/tinyshakespeare", {"classic.order": 3}),
+    "language, LSTM": ("lstm-lm", "lm/tinyshakespeare", {"train.epochs": 1}),
+    "language, GPT": (
+        "gpt",
+        "lm/tinyshakespeare",
+        {"decoder.hidden": 96, "decoder.layers": 3, "train.epochs": 1},
+    ),
+    "translation, attention": ("seq2seq-attention", "seq2seq/multi30k", {"train.epochs": 1}),
+    "translation, Transformer": ("seq2seq-transformer", "seq2seq/multi30k", {"train.epochs": 1}),
+    "constituents": ("constituency", "synthetic/treebank", {"encoder.hidden": 48}),
+    "classify, MiniLM": ("bert", "classification/trec", {"train.epochs": 1}),
+    "sentence vectors, MiniLM": ("", "classification/trec", {}),
 }
+LONG = 60  # rows that MiniLM is trained on: it takes longer than the rest together
+# Searches that the page and Python begin at 20 of the texts.
+SEARCHES: tuple[dict[str, Any], ...] = (
+    {"method": "greedy", "max_length": 30},
+    {"method": "sample", "max_length": 30, "seed": 3},
+    {"method": "sample", "max_length": 30, "seed": 4, "temperature": 0.7, "top_k": 20},
+    {"method": "sample", "max_length": 30, "seed": 5, "top_p": 0.9},
+    {"method": "greedy", "max_length": 30, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2},
+)
+PROMPTS = 20
+FILES = re.compile(r'data-file="([^"]+)">([^<]*)<')
 
 
 def read_lines(path: Path) -> list[str]:
@@ -70,6 +96,16 @@ def prepare(data: Path, folder: Path, source: str) -> tuple[Path, list[Any]]:
         train.write_text("\n\n".join(blocks[:250]) + "\n\n", "utf-8")
         rows = read_lines(here / "en_ewt-ud-test.conllu.gz")
         return train, [r[9:] for r in rows if r.startswith("# text = ")][:TEXTS]
+    if kind == "synthetic":
+        write_treebank(folder)
+        test = generate_treebank()["test"]
+        return folder / "train.mrg", [" ".join(one.forms) for one in test][:TEXTS]
+    if kind == "seq2seq":
+        sides = [read_lines(here / f"train.{side}.gz")[:600] for side in ("de", "en")]
+        train = folder / "train.tsv"
+        rows = [f"{a}\t{b}" for a, b in zip(*sides, strict=True)]
+        train.write_text("\n".join(["text\tlabel", *rows]) + "\n", "utf-8")
+        return train, read_lines(here / "test_2016_flickr.de.gz")[:TEXTS]
     if kind == "pairs":
         cells = [row.split("\t") for row in read_lines(here / "train.tsv")[1:] if row]
         train = folder / "train.tsv"
@@ -125,10 +161,18 @@ def compare(browser: Chromium, page: Path, folder: Path, inputs: list[Any]) -> d
     begin = time.perf_counter()
     ours = browser.run(f"weft.answers({rows}).then((all) => all.map({pick}))")
     seconds = time.perf_counter() - begin
-    theirs = [[a.value, a.score, a.coverage, list(a.scores)] for a in model(inputs)]
+    if model.config["task"]["kind"] == "embed":
+        ours = [row[3] for row in ours]
+        theirs = model.embed(inputs).tolist()
+    else:
+        theirs = [[a.value, a.score, a.coverage, list(a.scores)] for a in model(inputs)]
     theirs = json.loads(json.dumps(theirs))
     differ = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if not agree(*pair)]
+    written = {}
+    if model.config["task"]["kind"] in ("language", "seq2seq"):
+        written = compare_texts(browser, model, [one for one in inputs if one.strip()][:PROMPTS])
     return {
+        **written,
         "texts": len(inputs),
         "answers_that_differ": len(differ),
         "first": inputs[differ[0]] if differ else None,
@@ -139,6 +183,24 @@ def compare(browser: Chromium, page: Path, folder: Path, inputs: list[Any]) -> d
     }
 
 
+def compare_texts(browser: Chromium, model: weft.Predictor, prompts: list[str]) -> dict[str, Any]:
+    """Write texts in the page and in Python, and count those that differ."""
+    differ, count = 0, 0
+    for settings in SEARCHES:
+        calls = f"{json.dumps(prompts)}.map((one) => weft.generate(one, {json.dumps(settings)}))"
+        for prompt, ours in zip(prompts, browser.run(f"Promise.all({calls})"), strict=True):
+            ((theirs,),) = weft.generate(model, prompt, **settings)  # alone: it has the seed itself
+            count += 1
+            differ += ours.strip() != theirs.text.strip()
+    return {"written": count, "written_that_differ": differ}
+
+
+def packed_bytes(page: Path) -> int:
+    """The characters that the files of the model take in a page."""
+    files = FILES.findall(page.read_text("utf-8"))
+    return sum(len(data) for name, data in files if name not in ("ort.wasm", "about.json"))
+
+
 def take_pictures(browser: Chromium, page: Path, name: str, folder: Path) -> None:
     browser.open(page)
     browser.run("document.querySelector('.many').open = true")
@@ -146,6 +208,21 @@ def take_pictures(browser: Chromium, page: Path, name: str, folder: Path) -> Non
         for dark in (False, True):
             mode = "dark" if dark else "light"
             browser.screenshot(folder / f"{name}-{width}-{mode}.png", width, dark)
+
+
+def make_model(recipe: str, train: Path, changes: dict[str, Any], run: Path) -> None:
+    """Train a small model, or take the installed MiniLM as it is."""
+    if not recipe:
+        weft.load("minilm").save(run, golden=["a fine film", "how far is the moon ?"])
+        return
+    config = weft.recipe(recipe)
+    small = {} if "classic" in config else SMALL
+    if recipe == "bert":
+        config = with_pretrained(config, "minilm")
+        rows = train.read_text("utf-8").split("\n")
+        train.write_text("\n".join(rows[: LONG + 1]) + "\n", "utf-8")
+    config = config.with_values({"data.train": str(train), **small, **changes}, "bench")
+    weft.train(config, run, quiet=True)
 
 
 def main() -> None:
@@ -160,29 +237,27 @@ def main() -> None:
         for name, (recipe, source, changes) in MODELS.items():
             if arguments.only not in name:
                 continue
-            folder = Path(temporary) / recipe
+            folder = Path(temporary) / (recipe or "vectors")
             folder.mkdir()
             train, inputs = prepare(Path(arguments.data), folder, source)
-            config = weft.recipe(recipe)
-            small = {} if "classic" in config else SMALL
-            weft.train(
-                config.with_values({"data.train": str(train), **small, **changes}, "bench"),
-                folder / "run", quiet=True,
-            )  # fmt: skip
+            make_model(recipe, train, changes, folder / "run")
             if isinstance(inputs[0], str):
                 inputs = [*inputs[: TEXTS - len(EXTRA)], *EXTRA]
             made = export_page(folder / "run", folder / "model.html")
             found = compare(browser, made.path, folder / "run", inputs)
             failed += bool(
-                found["answers_that_differ"] or found["requests"] or found["console_errors"]
+                found["answers_that_differ"]
+                or found.get("written_that_differ")
+                or found["requests"]
+                or found["console_errors"]
             )
             record.line(
                 name, recipe=recipe, data=source, **found, page_bytes=made.size,
-                model_bytes=made.model_size,
+                model_bytes=made.model_size, packed_bytes=packed_bytes(made.path),
             )  # fmt: skip
             if arguments.pictures:
                 arguments.pictures.mkdir(parents=True, exist_ok=True)
-                take_pictures(browser, made.path, recipe, arguments.pictures)
+                take_pictures(browser, made.path, recipe or "vectors", arguments.pictures)
     sys.exit(failed > 0)
 
 

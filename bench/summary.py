@@ -16,6 +16,7 @@ import tables
 import tables_compare
 import tables_dialogue
 import tables_encoding
+import tables_export
 import tables_finetune
 import tables_generation
 import tables_generation_speed
@@ -55,6 +56,7 @@ LEDGER = (
     ),
     Page("decoding-speed", "Speed of training and decoding", tables_generation_speed.SECTIONS),
     Page("encoding-speed", "Speed of encoders on a CPU", tables_encoding.SECTIONS),
+    Page("export", "Exports and pages", tables_export.SECTIONS),
     Page("pretrained", "Pre-training and fine-tuning", tables_finetune.SECTIONS),
 )
 
