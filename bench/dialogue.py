@@ -3,18 +3,20 @@
     python bench/dialogue.py --data DATA --parts task,ranking --repeats 3 --record dialogue
 
 DATA has camrest676/ and dailydialog/. CamRest676 is split 3:1:1 in order; test is read once, at the
-end. `task`: a tracker (dialogue-state), whose turns count if all slots are
-right, from states that it predicted itself; and responses (seq2seq-attention) from these states and
-the database. BLEU is that of delexicalised responses, lower-cased, tokenised by sacrebleu's 13a;
-match and success are those of Wen et al. (2017), with their code's rules; "true states" gives the
-responses of the annotated states, and "corpus" the metrics of the people who answered. `ranking`:
-MiniLM as it is; the cosine of the last `--turns` turns with a response, its own and nine of other
-dialogues of DailyDialog's test part.
+end. `task`: a tracker (dialogue-state, with an ontology of cuisines, synonyms, and word vectors of
+DATA/../lm/wiki_en), whose turns count if all slots are right, from states that it predicted itself;
+and responses (seq2seq-attention) from these states and the database. BLEU is that of delexicalised
+responses, lower-cased, tokenised by sacrebleu's 13a; match and success are those of Wen et al.
+(2017), with their code's rules; "true states" gives the responses of the annotated states, and
+"corpus" the metrics of the people who answered. `ranking`: MiniLM as it is; the cosine of the last
+`--turns` turns with a response, its own and nine of other dialogues of DailyDialog's test part.
 """
 
 import gzip
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -46,7 +48,19 @@ SYNONYMS = {
     "moderate": ["moderately priced", "mid priced", "reasonably priced", "medium priced"],
     "expensive": ["high end", "upscale", "pricey", "high priced"],
 }
-STATES: dict[str, Any] = {"data.swap_values": ["food"]}
+# The ontology of the domain: the cuisines that users may ask for.
+CUISINES = (
+    "afghan african afternoon_tea asian_oriental australasian australian austrian barbeque basque "
+    "belgian bistro brazilian british canapes cantonese caribbean catalan chinese christmas "
+    "corsica creative crossover cuban danish eastern_european english eritrean european french "
+    "fusion gastropub german greek halal hungarian indian indonesian international irish italian "
+    "jamaican japanese korean kosher latin_american lebanese light_bites malaysian mediterranean "
+    "mexican middle_eastern modern_american modern_eclectic modern_european modern_global "
+    "molecular_gastronomy moroccan new_zealand north_african north_american north_indian "
+    "northern_european panasian persian polish polynesian portuguese romanian russian scandinavian "
+    "scottish seafood singaporean spanish sri_lankan steakhouse swedish swiss thai the_americas "
+    "traditional turkish tuscan unusual vegetarian venetian vietnamese welsh world"
+)
 WRITTEN = ("entity_match", "task_success", "bleu")
 SYSTEMS = {  # -> where a seed's line has their metrics
     "seq2seq-attention, predicted states": "",
@@ -137,6 +151,16 @@ def rounded(metric: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def train_vectors(data: Path, runs: Path) -> Path:
+    """Return the file of word vectors that the tracker starts from, trained unless it is there."""
+    path, text = runs / "wiki.vec", data.parent / "lm" / "wiki_en" / "train.txt.xz"
+    if not path.exists():
+        command = [sys.executable, "-m", "weft", "vectors", "train", str(text), "-o", str(path)]
+        options = "--dim 128 --epochs 2 --min-count 5 --sample 1e-4 --threads 1"
+        subprocess.run([*command, *options.split()], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
 def fulfil(data: Path, runs: Path, seed: int, part: str) -> dict[str, Any]:
     """Train a tracker and responses on CamRest676 and return the metrics of a part."""
     source, began = data / "camrest676", time.perf_counter()
@@ -146,7 +170,11 @@ def fulfil(data: Path, runs: Path, seed: int, part: str) -> dict[str, Any]:
     synonyms = runs / "synonyms.json"
     synonyms.write_text(json.dumps(SYNONYMS), "utf-8")
     own = {**files, "data.database": str(source / "restaurants.json.gz"), "train.seed": seed}
-    states = {**own, **STATES, "data.synonyms": str(synonyms)}
+    ontology = runs / "ontology.json"
+    cuisines = [name.replace("_", " ") for name in CUISINES.split()]
+    ontology.write_text(json.dumps({"food": cuisines}), "utf-8")
+    states = {**own, "data.ontology": str(ontology), "data.synonyms": str(synonyms),
+              "embedder.vectors": str(train_vectors(data, runs))}  # fmt: skip
     tracker = fit("dialogue-state", states, runs / f"states-{seed}")
     model = fit("seq2seq-attention", {**own, **RESPONSES}, runs / f"responses-{seed}")
     dialogues, accuracy = predict_states(tracker, file)

@@ -21,7 +21,12 @@ from weft.text.formats.dialogue.entities import (
     read_entities,
 )
 from weft.text.formats.dialogue.turns import Dialogue, Turn, read_dialogues
-from weft.text.formats.dialogue.value_swaps import Augmentation, read_synonyms, swap_values
+from weft.text.formats.dialogue.value_swaps import (
+    Augmentation,
+    read_ontology,
+    read_synonyms,
+    swap_values,
+)
 from weft.text.formats.dialogue.views import dialogue_examples, parse_state, read_dialogue_examples
 
 ROWS = [
@@ -229,6 +234,25 @@ def test_only_training_reads_copies(files):
     assert len(list(example_source(data, data.train, augmented=True)())) == 2 * rows
 
 
+def test_values_of_an_ontology_are_swapped_in(files, tmp_path):
+    (tmp_path / "o.json").write_text('{"food": ["peruvian", "welsh"]}', "utf-8")
+    path = str(files / "train.jsonl")
+    data = Data(train=path, dialogue="update", ontology=str(tmp_path / "o.json"))
+    rows = list(example_source(data, path, augmented=True)())
+    copies = rows[len(rows) // 2 :]
+    foods = {parse_state(one.label).get("food") for one in copies}
+    assert {"peruvian", "welsh"} < foods  # and those of the states
+    assert foods & {"thai", "italian", "indian"}
+
+
+def test_an_ontology_of_other_slots_is_refused(files, tmp_path):
+    (tmp_path / "o.json").write_text('{"foot": ["welsh"]}', "utf-8")
+    path = str(files / "train.jsonl")
+    data = Data(train=path, dialogue="update", ontology=str(tmp_path / "o.json"))
+    with pytest.raises(UserError, match=r"data\.ontology: no state has the slot 'foot'.*'food'"):
+        list(example_source(data, path, augmented=True)())
+
+
 BAD_DATABASES = {
     "": "no entities",
     "{}": "entity 1 should be an object",
@@ -261,6 +285,8 @@ def test_bad_synonyms_are_named(text, tmp_path):
     (tmp_path / "s.json").write_text(text, "utf-8")
     with pytest.raises(UserError, match=r"s\.json"):
         read_synonyms(tmp_path / "s.json")
+    with pytest.raises(UserError, match=r"s\.json"):
+        read_ontology(tmp_path / "s.json")
 
 
 def test_a_damaged_database_in_a_model_is_named(responder, files, tmp_path):

@@ -18,7 +18,13 @@ from weft.tasks.task import AnyTask
 from weft.text.example import Example, GoldAnswers, SkipCounter
 from weft.text.formats.dialogue.entities import EntityDatabase, read_entities
 from weft.text.formats.dialogue.turns import LAYOUT_HELP, DialogueView, is_dialogue_file
-from weft.text.formats.dialogue.value_swaps import NO_SYNONYMS, Augmentation, read_synonyms
+from weft.text.formats.dialogue.value_swaps import (
+    NO_ONTOLOGY,
+    NO_SYNONYMS,
+    Augmentation,
+    read_ontology,
+    read_synonyms,
+)
 from weft.text.formats.dialogue.views import read_dialogue_examples
 from weft.text.formats.documents import DocumentLayout, list_files, read_documents
 from weft.text.formats.features import not_text_error
@@ -80,9 +86,11 @@ class Data:
     dialogue: DialogueView = ""
     history: int = 0  # turns of a dialogue that are read before an answer; 0: all
     database: str = ""  # JSON file of entities: responses are delexicalised by it
-    # Copies of the training dialogues: slots with other values, and a JSON file of synonyms.
+    # Copies of the training dialogues: slots with other values, and JSON files of synonyms and of
+    # all values of a slot.
     swap_values: tuple[str, ...] = ()
     synonyms: str = ""
+    ontology: str = ""
     tuples: bool = False  # of files of tuples, seq2seq learns one tuple after the other
     on_bad_row: Literal["error", "skip"] = "error"  # skipped rows are counted and shown
     max_tokens: int = 0  # tokens of a text that are read; 0: as many as the model can
@@ -97,7 +105,7 @@ class Data:
     @property
     def augments(self) -> bool:
         """True if training reads more than the rows of its file."""
-        return self.phrases or bool(self.swap_values or self.synonyms)
+        return self.phrases or bool(self.swap_values or self.synonyms or self.ontology)
 
 
 def validate(data: Data) -> Data:
@@ -167,7 +175,7 @@ def choose_columns(data: Data, task: Section) -> tuple[Data, tuple[str, ...]]:
             read = "the state before and the turns since"
         _check_dialogue_settings(data, dialogue)
         return replace(data, dialogue=dialogue), (f"dialogues: {dialogue}, from {read}",)
-    for name in ("database", "swap_values", "synonyms"):
+    for name in ("database", "swap_values", "synonyms", "ontology"):
         if getattr(data, name):
             raise UserError(f"data.{name} is for dialogues; {data.train} has none. Leave it out.")
     manner = read_mode(task)
@@ -203,7 +211,7 @@ def _check_dialogue_settings(data: Data, view: DialogueView) -> None:
             "data.database is for responses and states, not for data.dialogue = 'text'. Leave it "
             "out."
         )
-    for name in ("swap_values", "synonyms"):
+    for name in ("swap_values", "synonyms", "ontology"):
         if getattr(data, name) and view not in ("state", "update"):
             raise UserError(
                 f"data.{name} is for models that track states (data.dialogue = 'state' or "
@@ -300,7 +308,9 @@ def example_source(
         augmentation = None
         if augmented and data.augments:
             synonyms = read_synonyms(data.synonyms) if data.synonyms else NO_SYNONYMS
-            augmentation = Augmentation(data.swap_values, synonyms)
+            ontology = read_ontology(data.ontology) if data.ontology else NO_ONTOLOGY
+            slots = tuple(dict.fromkeys((*data.swap_values, *ontology)))
+            augmentation = Augmentation(slots, synonyms, ontology)
         return lambda: read_dialogue_examples(
             path, data.dialogue, data.history, on_bad_row=data.on_bad_row, skipped=tally,
             database=database, augmentation=augmentation,
@@ -399,7 +409,7 @@ def data_for_model(
     saved = {k: v for k, v in predictor.config["data"].items() if k in known}
     # What belongs to the training file alone, and what every file is asked anew.
     for name in ("train", "dev", "test", "format", "id", "phrases", "parser", "on_bad_row",
-                 "database", "swap_values", "synonyms"):  # fmt: skip
+                 "database", "swap_values", "synonyms", "ontology"):  # fmt: skip
         saved.pop(name, None)
     named = {k: v for k, v in given.items() if v not in ("", None)}
     learned = predictor.config["data"].get("train", "")

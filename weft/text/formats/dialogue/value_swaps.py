@@ -5,7 +5,7 @@ A tracker that sees many values in each place copies a value that it has never s
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,9 @@ from weft.text.formats.dialogue.turns import Dialogue, State
 from weft.untrusted import has_surrogate
 
 Synonyms = Mapping[str, Sequence[str]]  # value -> other spellings
+Ontology = Mapping[str, Sequence[str]]  # slot -> the values it may have
 NO_SYNONYMS: Synonyms = {}
+NO_ONTOLOGY: Ontology = {}
 SEED = 0  # of the values that are drawn, the same in every reading
 
 
@@ -27,20 +29,22 @@ class Augmentation:
 
     slots: tuple[str, ...]
     synonyms: Synonyms
+    ontology: Ontology = field(default_factory=dict)
 
     def augment(
         self, dialogues: Sequence[Dialogue], database: EntityDatabase | None, name: str = "input"
     ) -> Iterator[Dialogue]:
         """Yield the dialogues, and then a copy of each.
 
-        The values are those of all states, and of the database. A value is exchanged in every turn
-        and state of a dialogue; different values stay different.
+        The values are those of all states, of the database and of the ontology. A value is
+        exchanged in every turn and state of a dialogue; different values stay different.
         """
-        values = collect_values(dialogues, database)
+        values = collect_values(dialogues, database, self.ontology)
         for slot in self.slots:
             if slot not in values:
+                setting = "ontology" if slot in self.ontology else "swap_values"
                 raise UserError(
-                    f"{name}: data.swap_values: no state has the slot '{slot}'."
+                    f"{name}: data.{setting}: no state has the slot '{slot}'."
                     f"{near_miss(slot, values)} Known: {', '.join(sorted(values)) or 'none'}."
                 )
         yield from dialogues
@@ -51,9 +55,11 @@ class Augmentation:
 
 
 def collect_values(
-    dialogues: Sequence[Dialogue], database: EntityDatabase | None = None
+    dialogues: Sequence[Dialogue],
+    database: EntityDatabase | None = None,
+    ontology: Ontology = NO_ONTOLOGY,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values of each slot in states, with those of a database; in order."""
+    """Return the values of each slot in states, a database and an ontology; in order."""
     found: dict[str, set[str]] = {}
     for dialogue in dialogues:
         for turn in dialogue.turns:
@@ -63,6 +69,8 @@ def collect_values(
     for entity in database.entities if database is not None else ():
         for slot in found.keys() & entity.keys():
             found[slot].add(entity[slot])
+    for slot in found.keys() & ontology.keys():
+        found[slot].update(ontology[slot])
     return {slot: tuple(sorted(values)) for slot, values in found.items()}
 
 
@@ -109,14 +117,22 @@ def swap_values(
 
 def read_synonyms(path: str | Path) -> dict[str, tuple[str, ...]]:
     """Read a JSON object of values, each with the list of its other spellings."""
+    return _read_lists(path, "values and synonyms", 'other spellings, such as "centre": ["center"]')
+
+
+def read_ontology(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """Read a JSON object of slots, each with the list of its values."""
+    return _read_lists(path, "slots and values", 'values, such as "area": ["north", "south"]')
+
+
+def _read_lists(path: str | Path, contents: str, listed: str) -> dict[str, tuple[str, ...]]:
     saved = jsonio.read(path)
     if not isinstance(saved, dict):
-        raise UserError(f"{path}: expected an object of values and synonyms, found {saved!r:.40}.")
-    for value, others in saved.items():
-        texts = [value, *others] if isinstance(others, list) else [None]
+        raise UserError(f"{path}: expected an object of {contents}, found {saved!r:.40}.")
+    for key, values in saved.items():
+        texts = [key, *values] if isinstance(values, list) else [None]
         if not all(isinstance(t, str) and t.strip() and not has_surrogate(t) for t in texts):
             raise UserError(
-                f"{path}: {value!r:.40} should have a list of other spellings, such as "
-                f'"centre": ["center"]; found {others!r:.40}.'
+                f"{path}: {key!r:.40} should have a list of {listed}; found {values!r:.40}."
             )
-    return {value: tuple(others) for value, others in saved.items()}
+    return {key: tuple(values) for key, values in saved.items()}
