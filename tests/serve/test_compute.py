@@ -13,6 +13,18 @@ from weft.serve.compute import Compute, Job, Slice, fill_batch, split_job
 from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 
 
+@pytest.fixture(autouse=True)
+def only_timed_operations_are_slow(monkeypatch):
+    """How long the others take on a busy machine must not change their batches."""
+    learn_rate = Compute._learn_rate
+
+    def learn(compute, key, seconds):
+        if key == "timed":
+            learn_rate(compute, key, seconds)
+
+    monkeypatch.setattr(Compute, "_learn_rate", learn)
+
+
 class Observer:
     def __init__(self):
         self.batches, self.drops, self.failures = [], [], []
@@ -33,7 +45,7 @@ class Recorder:
 
     batchable: bool = True
     gate: threading.Event | None = None
-    cost_key = "test"
+    cost_key: str = "untimed"
 
     def __post_init__(self):
         self.batches = []
@@ -99,6 +111,21 @@ def test_what_waits_is_computed_together_and_answered_apart():
     observer = run(scenario)
     assert operation.batches == [[1], [3, 4, 5, 6, 7, 8]]
     assert observer.batches == [1, 6]
+
+
+def test_what_arrives_in_one_turn_of_the_loop_is_one_batch():
+    operation = Recorder()
+
+    async def scenario(compute):
+        for _ in range(5):
+            jobs = []
+            for n in (3, 4, 5):
+                jobs.append(submit(compute, operation, [n]))
+                time.sleep(0.002)  # the thread could take it
+            await asyncio.gather(*(job.done for job in jobs))
+
+    run(scenario)
+    assert operation.batches == [[3, 4, 5]] * 5
 
 
 def test_other_operations_and_versions_are_not_mixed():
@@ -240,7 +267,7 @@ def test_a_full_queue_refuses():
 
 
 def test_what_cannot_meet_its_deadline_is_refused_at_once():
-    operation = Recorder()
+    operation = Recorder(cost_key="timed")
 
     async def scenario(compute):
         compute._seconds_per_token[operation.cost_key] = 1.0

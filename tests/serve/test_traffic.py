@@ -1,9 +1,15 @@
 """Drift of live traffic."""
 
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from tests.fixtures.servers import live_server
 from weft import config, train
+from weft.doctor.drift import BUCKETS, Fingerprint
 from weft.serve import traffic
 from weft.text.synthetic.corpora import generate_reviews
 from weft.text.write import write
@@ -32,3 +38,17 @@ def test_live_texts_are_compared_with_training(tmp_path, monkeypatch):
         assert 'weft_drift_distance{model="run",trait="surprise"}' in text
         distance = live.metric("weft_drift_distance", model="run", trait="surprise")
         assert distance == pytest.approx(drifted["traits"]["surprise"]["distance"])
+
+
+def test_what_the_comparison_needs_is_imported_before_the_first_answer(tmp_path):
+    """A third of a second in the event loop while clients wait, and 40 MB, are not for later."""
+    Fingerprint(np.ones(BUCKETS), {}, {}).save(tmp_path)
+    lines = (
+        "import sys; from pathlib import Path",
+        "from weft.doctor.drift import load_fingerprint; from weft.serve.traffic import Traffic",
+        "assert 'scipy.stats' not in sys.modules",
+        f"Traffic(load_fingerprint(Path({str(tmp_path)!r})), ())",
+        "assert 'scipy.stats' in sys.modules",
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment)

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,12 +15,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weft.serve.connection import CYCLE_KEY, connection_of
 from weft.serve.http_error import Disconnected, HttpError
 from weft.serve.keys import check_rate
 from weft.serve.responses import Handler, RouteTable, error_response
 from weft.serve.routes import answers, embeddings, generation, health, page
 from weft.serve.service import Service
 from weft.serve.settings import is_loopback
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 OPEN_ROUTES = {"/", "/health", "/ready"}  # without a key
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -48,10 +51,15 @@ def build_app(service: Service) -> ASGIApp:
         exception_handlers={HTTPException: _answer_http_exception},
     )
     app.router.redirect_slashes = False
-    return Gate(app, service, frozenset(path for _, path, _ in handlers))
+    endpoints = {
+        (method, path): _bind(handler, service)
+        for method, path, handler in handlers
+        if "{" not in path
+    }
+    return Gate(app, service, endpoints)
 
 
-def _bind(handler: Handler, service: Service) -> Callable[[Request], Awaitable[Response]]:
+def _bind(handler: Handler, service: Service) -> Endpoint:
     """Return an endpoint that turns our errors into responses."""
 
     async def endpoint(request: Request) -> Response:
@@ -79,10 +87,15 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 
 class Gate:
-    """In front of the routes: request ids, keys, the access log and metrics."""
+    """In front of the routes: request ids, keys, the access log and metrics.
 
-    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]):
-        self._app, self._service, self._routes = app, service, routes
+    The usual requests go straight to their endpoints. What else there is goes to the app: paths
+    with parameters, HEAD and errors.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, endpoints: dict[tuple[str, str], Endpoint]):
+        self._app, self._service, self._endpoints = app, service, endpoints
+        self._routes = frozenset(path for _, path in endpoints)
         self._process_id, self._numbers = secrets.token_hex(6).encode(), itertools.count(1)
 
     def _next_id(self) -> bytes:
@@ -118,7 +131,16 @@ class Gate:
         scope["weft.notes"] = notes
         try:
             self._admit(scope, headers, notes)
-            await self._app(scope, receive, send_with_headers)
+            endpoint = self._endpoints.get((scope["method"], scope["path"]))
+            if endpoint is None:
+                await self._app(scope, receive, send_with_headers)
+            else:
+                response = await endpoint(Request(scope, receive, send_with_headers))
+                whole = [*response.raw_headers, *extra]
+                if _answer_at_once(scope, response, whole):
+                    status = response.status_code
+                else:
+                    await response(scope, receive, send_with_headers)
         except HttpError as error:
             await error_response(error)(scope, receive, send_with_headers)
         finally:
@@ -148,6 +170,17 @@ class Gate:
         notes["key"] = key.name
         scope["weft.key"] = key.name
         check_rate(key)
+
+
+def _answer_at_once(scope: Scope, response: Response, headers: list[tuple[bytes, bytes]]) -> bool:
+    """Write a response whose body is complete; False if it has to be sent in steps."""
+    connection = connection_of(scope)
+    return (
+        connection is not None
+        and type(response) is Response  # no stream
+        and (b"connection", b"close") not in headers
+        and connection.answer(scope[CYCLE_KEY], response.status_code, headers, response.body)
+    )
 
 
 def _first_headers(scope: Scope) -> dict[bytes, bytes]:

@@ -1,8 +1,9 @@
 """The compute thread: whenever it is free, it takes what is waiting, batched by length.
 
-There is no timer. While one batch is computed the next requests arrive, so batches grow with the
-load. Batches start alternately at the oldest and at the shortest request: neither the many short
-ones nor the few long ones can starve the others.
+There is no timer. What the event loop has read in one turn is handed over together, and while one
+batch is computed the next requests arrive, so batches grow with the load. Batches start alternately
+at the oldest and at the shortest request: neither the many short ones nor the few long ones can
+starve the others.
 """
 
 import asyncio
@@ -100,8 +101,9 @@ class Compute:
     ):
         self._loop, self._observer, self._idle = loop, observer, idle
         self._batch_tokens, self._max_queue = batch_tokens, max_queue
-        self._inbox: SimpleQueue[Job | Stream | str | None] = SimpleQueue()
+        self._inbox: SimpleQueue[list[Job | Stream] | str | None] = SimpleQueue()
         # Of the event loop:
+        self._read: list[Job | Stream] = []  # in this turn of the loop, for the thread
         self.depth = 0  # requests that wait or are computed
         self.waiting_seconds = 0.0  # that they will take, estimated
         # Of the thread:
@@ -136,7 +138,7 @@ class Compute:
         job.results = [None] * len(inputs)
         self.depth += 1
         self.waiting_seconds += seconds
-        self._inbox.put(job)
+        self._pass_on(job)
         return job
 
     def stream(
@@ -146,13 +148,27 @@ class Compute:
         self.check_capacity()
         stream = Stream(start, put, deadline)
         self.depth += 1
-        self._inbox.put(stream)
+        self._pass_on(stream)
         return stream
 
     def check_capacity(self) -> None:
         """Raise Overloaded if the queue is full."""
         if self.depth >= self._max_queue:
             raise Overloaded("The queue is full. Try again later.", self.waiting_seconds)
+
+    def _pass_on(self, one: Job | Stream) -> None:
+        """Hand over to the thread at the end of this turn of the loop, with what else it reads.
+
+        One by one, the thread would take the interpreter lock from the loop for a batch of one.
+        """
+        if not self._read:
+            self._loop.call_soon(self._hand_over)
+        self._read.append(one)
+
+    def _hand_over(self) -> None:
+        if self._read:
+            self._inbox.put(self._read)
+            self._read = []
 
     def wake(self) -> None:
         """Let the thread look for idle work."""
@@ -161,6 +177,7 @@ class Compute:
 
     def close(self) -> None:
         """End the thread after what it is computing."""
+        self._hand_over()
         self._inbox.put(None)
 
     def join(self, timeout: float) -> None:
@@ -189,17 +206,19 @@ class Compute:
         while not self._inbox.empty():
             self._accept(self._inbox.get())
 
-    def _accept(self, one: Job | Stream | str | None) -> None:
-        if one is None:
+    def _accept(self, given: list[Job | Stream] | str | None) -> None:
+        if given is None:
             self._closing = True
-        elif isinstance(one, str):
+        elif isinstance(given, str):
             pass  # WAKE
-        elif isinstance(one, Stream):
-            self._streams.append(one)
         else:
-            self._arrivals += 1
-            pieces = split_job(one, self._arrivals, self._batch_tokens)
-            self._groups.setdefault(one.operation, []).extend(pieces)
+            for one in given:
+                if isinstance(one, Stream):
+                    self._streams.append(one)
+                else:
+                    self._arrivals += 1
+                    pieces = split_job(one, self._arrivals, self._batch_tokens)
+                    self._groups.setdefault(one.operation, []).extend(pieces)
 
     def _drop_dead(self) -> None:
         """Drop requests whose client has gone or that cannot be computed by their deadline."""

@@ -5,10 +5,14 @@ connections and the memory of their answers.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 MAX_HEADER_BYTES = 32 << 10
 MAX_HEADERS = 100
@@ -17,6 +21,7 @@ WRITE_SECONDS = 20.0  # for a client to read enough of an answer that more can b
 SURPLUS_FACTOR = 8  # connections beyond the limit get a 503; beyond this multiple, nothing
 SURPLUS_SECONDS = 2.0  # for a request on one of them to arrive
 CONNECTION_KEY = "weft.connection"  # of an ASGI scope
+CYCLE_KEY = "weft.cycle"  # of an ASGI scope: the request and its answer, as uvicorn has them
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -29,6 +34,7 @@ class LimitedConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.on_lost: Callable[[], object] | None = None  # of the request that is being answered
+        self._descriptor = -1
         self._head_bytes = self._header_count = 0
         self._reads_head = self._arrives = True
         self._has_too_many_headers = self._is_surplus = False
@@ -37,6 +43,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        self._descriptor = -1 if sock is None else int(sock.fileno())
         self._is_surplus = len(self.connections) > self.max_connections
         if len(self.connections) > SURPLUS_FACTOR * self.max_connections:
             transport.abort()
@@ -46,8 +54,37 @@ class LimitedConnection(HttpToolsProtocol):
     @property
     def descriptor(self) -> int:
         """The file descriptor of the socket; -1 once it is closed."""
-        sock = self.transport.get_extra_info("socket")
-        return -1 if sock is None or self.transport.is_closing() else int(sock.fileno())
+        return -1 if self.transport.is_closing() else self._descriptor
+
+    def answer(
+        self,
+        cycle: RequestResponseCycle,
+        status: int,
+        headers: Iterable[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> bool:
+        """Write a whole answer with one system call; False if it has to go uvicorn's way.
+
+        uvicorn writes head and body apart: two calls, and two wake-ups of the client.
+        """
+        if (
+            cycle.response_started
+            or not cycle.keep_alive
+            or cycle.waiting_for_100_continue
+            or self.flow.write_paused
+            or status not in STATUS_LINE
+        ):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.disconnected:
+            parts = [STATUS_LINE[status]]
+            for name, value in (*cycle.default_headers, *headers):
+                parts += (name, b": ", value, b"\r\n")
+            parts += (b"\r\n", body)
+            self.transport.write(b"".join(parts))
+            cycle.on_response()
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -95,7 +132,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self._has_too_many_headers:
             return
         super().on_headers_complete()
-        cast(dict[str, Any], self.scope)[CONNECTION_KEY] = self
+        scope = cast(dict[str, Any], self.scope)
+        scope[CONNECTION_KEY], scope[CYCLE_KEY] = self, self.cycle
 
     def on_body(self, body: bytes) -> None:
         if not self._has_too_many_headers:

@@ -60,12 +60,18 @@ class ServeMetrics:
             "weft_drift_p_value", "Probability of such a distance without drift.", ["model"],
             registry=registry, multiprocess_mode="livemin",
         )  # fmt: skip
+        # By route and status: to find the children of their labels takes longer than to count.
+        self._counters: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         for reason in ("disconnected", "expired"):
             self.dropped.labels(reason)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
-        self.requests.labels(route, str(status)).inc()
-        self.seconds.labels(route).observe(seconds)
+        counter = self._counters.get((route, status))
+        if counter is None:
+            counter = self.requests.labels(route, str(status)), self.seconds.labels(route)
+            self._counters[route, status] = counter
+        counter[0].inc()
+        counter[1].observe(seconds)
 
     def observe_batch(self, texts: int, seconds: float) -> None:
         self.batch_texts.observe(texts)

@@ -1,5 +1,6 @@
 """Request bodies: their types are the schema, of validation and of the OpenAPI document."""
 
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -111,12 +112,17 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     """Return the body as a request, or raise a 400 or 422 that says what is wrong with it."""
     _check_depth(body)
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise HttpError(400, f"The body is not readable as JSON: {reason}.") from None
+
+
+@cache
+def _decoder(kind: type[Body]) -> "msgspec.json.Decoder[Body]":
+    return msgspec.json.Decoder(kind)
 
 
 def _check_depth(body: bytes) -> None:

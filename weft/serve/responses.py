@@ -33,17 +33,15 @@ def error_response(error: HttpError) -> Response:
 
 async def read_request(request: Request, kind: type[Body], max_bytes: int) -> Body:
     """Return the body of a request; 413, 415, 400 or 422 if it is none."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != JSON:
+    headers = dict(reversed(request.scope["headers"]))  # of two with a name, the first
+    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media_type != JSON.encode():
         raise HttpError(415, "Send JSON, with the header Content-Type: application/json.")
-    if request.headers.get("content-encoding", "identity") != "identity":
+    if headers.get(b"content-encoding", b"identity") != b"identity":
         raise HttpError(415, "Send the body as it is: compressed bodies are not read.")
-    too_large = HttpError(
-        413, f"The body has more than {max_bytes:,} bytes (--max-bytes). Send fewer texts."
-    )
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and (len(length) > 18 or int(length) > max_bytes):
-        raise too_large
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and (len(length) > 18 or int(length) > max_bytes):
+        raise _too_large(max_bytes)
     chunks, size = [], 0
     while True:
         message = await request.receive()
@@ -52,8 +50,14 @@ async def read_request(request: Request, kind: type[Body], max_bytes: int) -> Bo
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > max_bytes:
-            raise too_large
+            raise _too_large(max_bytes)
         chunks.append(chunk)
         if not message.get("more_body", False):
             break
     return decode(b"".join(chunks), kind)
+
+
+def _too_large(max_bytes: int) -> HttpError:
+    return HttpError(
+        413, f"The body has more than {max_bytes:,} bytes (--max-bytes). Send fewer texts."
+    )

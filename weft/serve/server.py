@@ -106,6 +106,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         self.service.log.flush()
+        self.service.update_queue()
         if counter % DRIFT_TICKS == 0:
             self.service.update_drift()
         return await super().on_tick(counter)

@@ -213,6 +213,10 @@ class Service:
             raise HttpError(404, f"Unknown model '{name:.60}'.{hint} See /v1/models.")
         return self.models[name]
 
+    def update_queue(self) -> None:
+        """Write the length of the queue to the metrics."""
+        self.metrics.queue.set(self.compute.depth)
+
     def update_drift(self) -> None:
         """Write the drift of all models to the metrics."""
         for model in self.models.values():

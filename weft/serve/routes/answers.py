@@ -93,7 +93,6 @@ async def compute(
         return []
     tokens = estimate_request(inputs, service.settings)
     job = service.compute.submit(operation, inputs, tokens, deadline_of(service))
-    service.metrics.queue.set(service.compute.depth)
     connection = connection_of(request.scope)
     if connection is not None:
         connection.on_lost = job.done.cancel
@@ -106,7 +105,6 @@ async def compute(
         job.done.cancel()
         raise
     finally:
-        service.metrics.queue.set(service.compute.depth)
         if connection is not None:
             connection.on_lost = None
     service.metrics.texts.labels(model.name).inc(len(inputs))

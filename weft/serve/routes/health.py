@@ -32,6 +32,7 @@ async def ready(request: Request, service: Service) -> Response:
 
 async def metrics(request: Request, service: Service) -> Response:
     """Return the metrics in Prometheus' format."""
+    service.update_queue()
     service.update_drift()
     return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
