@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from weft.attend import packed as module
-from weft.attend.packed import MAX_CHUNK_STEPS, pack_blocks
+from weft.attend.packed import MAX_CHUNK_STEPS, pack_blocks, round_steps
 from weft.batch import Padded
 from weft.embed.bert import Bert
 from weft.embed.gpt import Gpt
@@ -57,12 +57,12 @@ def assert_near(ours, theirs, x, near=1e-5):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How many pieces were read, and by which threads."""
+    """By which threads pieces were read, how many steps they have and with how many they ran."""
     found = []
     real = module._PackedBlock.__call__
 
     def counted(self, x, groups, causal):
-        found.append((threading.current_thread().name, len(x)))
+        found.append((threading.current_thread().name, groups[-1].stop, len(x)))
         return real(self, x, groups, causal)
 
     monkeypatch.setattr(module._PackedBlock, "__call__", counted)
@@ -78,7 +78,7 @@ def test_same_states_as_the_blocks(name, second, calls):
     with torch.inference_mode():
         assert_near(model.last(x), expected, x)
         found = model.layers(x)
-    assert {size for _, size in calls} == {sum(LENGTHS)}
+    assert {steps for _, steps, _ in calls} == {sum(LENGTHS)}
     assert len(found) == len(layers)
     for ours, theirs in zip(found, layers, strict=True):
         assert_near(ours, theirs, x)
@@ -123,8 +123,8 @@ def test_pieces_are_shared_out_among_threads(count, calls, monkeypatch):
         other.join()
     assert began == [count]  # the ones that compute alone are no model for others
     assert_near(found, expected, x)
-    assert all(name.startswith("prepared") for name, _ in calls)
-    assert sum(size for _, size in calls) == 3 * sum(LENGTHS)
+    assert all(name.startswith("prepared") for name, _, _ in calls)
+    assert sum(steps for _, steps, _ in calls) == 3 * sum(LENGTHS)
     assert len(calls) > 3 * count
 
 
@@ -133,15 +133,29 @@ def test_pieces_are_shared_out_among_threads(count, calls, monkeypatch):
 def test_every_step_is_in_one_piece(lengths, count):
     width = max(lengths)
     pieces = list(module._split_chunks(torch.tensor(lengths).numpy(), width, count))
-    places = torch.cat([piece.positions for piece in pieces]).tolist()
+    places = torch.cat([piece.positions[: piece.steps] for piece in pieces]).tolist()
     assert sorted(places) == [
         row * width + step for row, length in enumerate(lengths) for step in range(length)
     ]
     for piece in pieces:
-        assert len(piece.positions) < MAX_CHUNK_STEPS + max(lengths)
+        assert piece.steps < MAX_CHUNK_STEPS + max(lengths)
+        assert len(piece.positions) == round_steps(piece.steps)
         assert piece.groups[0].start == 0
         ends = [group.stop for group in piece.groups]
-        assert [group.start for group in piece.groups[1:]] + [len(piece.positions)] == ends
+        assert [group.start for group in piece.groups[1:]] + [piece.steps] == ends
+
+
+def test_few_numbers_of_steps_occur(calls):
+    """oneDNN keeps half a megabyte of code for each of them, in every layer."""
+    sizes = {n: round_steps(n) for n in range(1, MAX_CHUNK_STEPS + 1)}
+    assert all(n <= size < n + max(8, n / 8) for n, size in sizes.items())
+    assert len(set(sizes.values())) < 45
+    model = shaken(SHAPES["bert"]())
+    for length in range(33, 41):
+        with torch.no_grad():
+            model.last(rows((length, length, length)))
+    assert {steps for _, steps, _ in calls} == {3 * length for length in range(33, 41)}
+    assert {size for _, _, size in calls} == {104, 112, 120}
 
 
 def test_int8_is_near(calls):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from weft.errors import UserError
+from weft.serve import compute as module
 from weft.serve.compute import Compute, Job, Slice, fill_batch, split_job
 from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 
@@ -336,6 +337,24 @@ def test_idle_work_waits_for_requests():
 
     run(scenario, idle=work)
     assert 5 <= len(idle) <= 7
+
+
+def test_memory_is_given_back_after_a_moment_without_work(monkeypatch):
+    given_back = []
+    monkeypatch.setattr(module, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(module, "release_memory", lambda: given_back.append(time.monotonic()))
+    operation = Recorder()
+
+    async def scenario(compute):
+        for count in (1, 2):
+            assert await submit(compute, operation, [3]).done == [6]
+            end = time.monotonic() + 5
+            while len(given_back) < count and time.monotonic() < end:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.15)
+            assert len(given_back) == count  # once, however long the rest
+
+    run(scenario)
 
 
 def test_clients_that_the_event_loop_has_not_noticed_are_not_computed():

@@ -4,6 +4,9 @@ Weights are reordered once for oneDNN, and queries, keys and values come from on
 concatenated, so nothing is computed for padding, and run in chunks that stay in the cache, one per
 thread: no thread ever waits for another inside a block.
 
+oneDNN compiles code for every number of steps that it meets, and keeps it: a chunk is filled up so
+that few numbers occur.
+
 M steps of some rows   B rows   S steps of the longest   H hidden width   N heads   K width per head
 """
 
@@ -36,6 +39,7 @@ MAX_CHUNK_STEPS, MIN_CHUNK_STEPS = (
     1024,
     128,
 )  # the most steps of a piece, and the fewest that are worth a thread
+FEWEST_STEPS = 8  # that a chunk is filled up to a multiple of; of many steps, a sixteenth of them
 
 
 class LengthGroup(NamedTuple):
@@ -53,8 +57,13 @@ class LengthGroup(NamedTuple):
 class PackedChunk(NamedTuple):
     """Rows concatenated without padding."""
 
-    positions: Tensor  # (M,) indices of their steps among all B*S
+    positions: Tensor  # (M,) indices of their steps among all B*S; the last one fills it up
     groups: list[LengthGroup]
+
+    @property
+    def steps(self) -> int:
+        """The steps of its rows; those after them count for nothing."""
+        return self.groups[-1].stop
 
 
 class PackedBlocks:
@@ -91,7 +100,8 @@ class PackedBlocks:
                 for i, block in enumerate((None, *self.blocks)):
                     states = states if block is None else block(states, chunk.groups, causal)
                     if i >= skipped:
-                        out[i - skipped].index_copy_(0, chunk.positions, states)
+                        place = chunk.positions[: chunk.steps]
+                        out[i - skipped].index_copy_(0, place, states[: chunk.steps])
 
         threads = torch.get_num_threads()
         chunks = list(_split_chunks(x.lengths.numpy(), S, threads))
@@ -165,6 +175,8 @@ class _PackedBlock:
                 assert allowed is not None
                 context = masked_attention(q, k, v, allowed)
             contexts.append(context.transpose(1, 2).reshape(-1, projected.shape[1] // 3))
+        if rest := len(projected) - groups[-1].stop:
+            contexts.append(projected.new_zeros(rest, projected.shape[1] // 3))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
 
@@ -191,14 +203,22 @@ def _split_chunks(lengths: np.ndarray, width: int, threads: int) -> Iterator[Pac
 def _make_chunk(rows: np.ndarray, lengths: np.ndarray, width: int) -> PackedChunk:
     """Concatenate rows that are sorted by length."""
     starts = np.cumsum(lengths) - lengths
-    within = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    positions = np.repeat(rows * width, lengths) + within  # (M,)
+    steps = int(lengths.sum())
+    within = np.arange(steps) - np.repeat(starts, lengths)
+    positions = np.repeat(rows * width, lengths) + within
+    positions = np.pad(positions, (0, round_steps(steps) - steps), mode="edge")  # (M,)
     sizes, first, count = np.unique(lengths, return_index=True, return_counts=True)
     groups = [
         LengthGroup(int(starts[i]), int(n), int(length))
         for length, i, n in zip(sizes, first, count, strict=True)
     ]
     return PackedChunk(torch.from_numpy(positions), groups)
+
+
+def round_steps(steps: int) -> int:
+    """Return the next number of steps that oneDNN may have to compile for."""
+    multiple = max(FEWEST_STEPS, 1 << (steps - 1).bit_length() >> 4)
+    return -(-steps // multiple) * multiple
 
 
 @cache

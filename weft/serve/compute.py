@@ -7,12 +7,14 @@ starve the others.
 """
 
 import asyncio
+import ctypes
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
@@ -25,6 +27,7 @@ WAKE = "wake"
 CLOSED_EVENTS = getattr(select, "POLLRDHUP", 0)  # errors and hang-ups are always among them
 MAX_BATCH_SECONDS = 0.25  # a batch that takes longer makes others wait for little gain
 SAFETY = 0.8  # of the time to the deadline, for the estimated waiting time
+REST_SECONDS = 1.0  # without work, until freed memory is given back
 FIRST_ESTIMATE = 1e-5  # seconds per token before anything was measured
 
 
@@ -112,7 +115,7 @@ class Compute:
         self._arrivals = 0
         self._takes_oldest = True
         self._seconds_per_token: dict[Hashable, float] = {}
-        self._closing = False
+        self._closing = self._has_computed = False
         self._thread = Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
 
@@ -202,9 +205,18 @@ class Compute:
         if not self._groups and not self._streams:
             while self._inbox.empty() and self._idle():
                 pass
-            self._accept(self._inbox.get())
+            self._accept(self._wait())
         while not self._inbox.empty():
             self._accept(self._inbox.get())
+
+    def _wait(self) -> list[Job | Stream] | str | None:
+        """Return what arrives next. After a moment without work, freed memory is given back."""
+        if self._has_computed:
+            with suppress(Empty):
+                return self._inbox.get(timeout=REST_SECONDS)
+            self._has_computed = False
+            release_memory()
+        return self._inbox.get()
 
     def _accept(self, given: list[Job | Stream] | str | None) -> None:
         if given is None:
@@ -290,6 +302,7 @@ class Compute:
         return [one for one in batch if one.job not in gone]
 
     def _compute_batch(self, batch: list[Slice]) -> None:
+        self._has_computed = True
         operation = batch[0].job.operation
         inputs = [piece.job.inputs[row] for piece in batch for row in piece.rows]
         began = time.perf_counter()
@@ -338,6 +351,7 @@ class Compute:
 
     def _step_streams(self) -> None:
         """Generate one item of each active stream."""
+        self._has_computed = True
         events: list[tuple[Stream, Any]] = []
         for stream in list(self._streams)[:MAX_STREAMS]:
             event = self._step(stream)
@@ -387,6 +401,12 @@ class Compute:
             if item is None or isinstance(item, Exception):
                 self.depth -= 1
             stream.put(item)
+
+
+def release_memory() -> None:
+    """Give freed memory back to the system, where the C library would keep it."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def split_job(job: Job, number: int, budget: int) -> list[Slice]:
