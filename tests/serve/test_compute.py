@@ -129,6 +129,19 @@ def test_what_arrives_in_one_turn_of_the_loop_is_one_batch():
     assert operation.batches == [[3, 4, 5]] * 5
 
 
+def test_a_crowd_in_one_turn_is_computed_while_it_arrives():
+    operation = Recorder()
+
+    async def scenario(compute):
+        jobs = []
+        for n in range(100, 100 + 3 * module.MAX_TOGETHER):
+            jobs.append(submit(compute, operation, [n]))
+        assert operation.entered.wait(5)  # the loop has not had another turn
+        await asyncio.gather(*(job.done for job in jobs))
+
+    run(scenario, max_queue=1000)
+
+
 def test_other_operations_and_versions_are_not_mixed():
     one, other = Recorder(), Recorder()
 

@@ -1,13 +1,14 @@
 """How answers are written to a connection."""
 
 import asyncio
+import time
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from weft.serve.app import build_app
-from weft.serve.connection import LimitedConnection
+from weft.serve.connection import ARRIVED_KEY, LimitedConnection
 from weft.serve.service import Service
 from weft.serve.settings import ServeSettings
 
@@ -117,3 +118,23 @@ def test_head_has_no_body():
     written = b"".join(writes)
     assert written.startswith(b"HTTP/1.1 200 ")
     assert written.endswith(b"\r\n\r\n")
+
+
+def test_it_is_noted_when_a_request_was_there():
+    """Deadlines count from then, not from when the event loop comes to it."""
+    seen = []
+
+    async def app(scope, receive, send):
+        before = ARRIVED_KEY in scope
+        while (await receive())["more_body"]:
+            pass
+        seen.append((before, scope[ARRIVED_KEY]))
+
+    def replace(connection, service):
+        connection.app = app
+
+    began = time.monotonic()
+    talk(GET + b"content-length: 2\r\n\r\n", b"{", b"}", before=replace)
+    ((before, arrived),) = seen
+    assert not before
+    assert began < arrived < time.monotonic()

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from weft.errors import UserError, is_out_of_memory
 from weft.serve.http_error import Disconnected, Expired, HttpError, Overloaded
 
+MAX_TOGETHER = 64  # requests of one turn of the event loop that the thread gets together
 MAX_STREAMS = 16  # generated at the same time; others wait
 SMOOTHING = 0.2  # weight of a slower batch in the seconds per token
 WAKE = "wake"
@@ -167,6 +168,8 @@ class Compute:
         if not self._read:
             self._loop.call_soon(self._hand_over)
         self._read.append(one)
+        if len(self._read) >= MAX_TOGETHER:  # a crowd: the thread need not wait for the last one
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._read:

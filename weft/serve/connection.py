@@ -5,6 +5,7 @@ connections and the memory of their answers.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ WRITE_SECONDS = 20.0  # for a client to read enough of an answer that more can b
 SURPLUS_FACTOR = 8  # connections beyond the limit get a 503; beyond this multiple, nothing
 SURPLUS_SECONDS = 2.0  # for a request on one of them to arrive
 CONNECTION_KEY = "weft.connection"  # of an ASGI scope
+ARRIVED_KEY = "weft.arrived"  # of an ASGI scope: when the request was there, by time.monotonic
 CYCLE_KEY = "weft.cycle"  # of an ASGI scope: the request and its answer, as uvicorn has them
 
 
@@ -142,6 +144,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._arrives = False
         if not self._has_too_many_headers:
+            cast(dict[str, Any], self.scope)[ARRIVED_KEY] = time.monotonic()
             super().on_message_complete()
 
     def pause_writing(self) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from weft.predict.evaluate import prediction_json
 from weft.serve.compute import Operation
-from weft.serve.connection import connection_of
+from weft.serve.connection import ARRIVED_KEY, connection_of
 from weft.serve.http_error import Disconnected, InvalidRequest
 from weft.serve.inputs import estimate_request, read_inputs
 from weft.serve.operations import Explain, Predict
@@ -92,7 +92,8 @@ async def compute(
     if not inputs:
         return []
     tokens = estimate_request(inputs, service.settings)
-    job = service.compute.submit(operation, inputs, tokens, deadline_of(service))
+    arrived = request.scope.get(ARRIVED_KEY, 0.0) or time.monotonic()
+    job = service.compute.submit(operation, inputs, tokens, deadline_of(service, arrived))
     connection = connection_of(request.scope)
     if connection is not None:
         connection.on_lost = job.done.cancel
@@ -111,9 +112,9 @@ async def compute(
     return results
 
 
-def deadline_of(service: Service) -> float:
-    """Return when a request that arrives now has to be answered, by time.monotonic."""
-    return time.monotonic() + service.settings.deadline_ms / 1000
+def deadline_of(service: Service, arrived: float) -> float:
+    """Return when what arrived then has to be answered, by time.monotonic."""
+    return arrived + service.settings.deadline_ms / 1000
 
 
 ROUTES: RouteTable = [("POST", "/predict", predict), ("POST", "/explain", explain)]

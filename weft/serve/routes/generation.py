@@ -47,7 +47,7 @@ class TokenStream:
         self._stream = service.compute.stream(
             lambda: generator.stream(prompt, settings, prefix=prefix),
             self._queue.put_nowait,
-            deadline_of(service),
+            deadline_of(service, time.monotonic()),
         )
         if self._connection is not None:
             self._connection.on_lost = self._lose
