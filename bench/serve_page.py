@@ -2,8 +2,9 @@
 
     python bench/serve_page.py URL -o SHOTS
 
-The server at URL has models called reviews and words (classifiers), tags, tree, question (answer
-spans) and lm (a language model). Every step is checked; pictures are for people to look at.
+The server at URL has models called reviews and words (classifiers of reviews; reviews has vectors,
+such as fasttext, and words has none, such as tfidf), tags, tree, question (answer spans) and lm (a
+language model). Every step is checked; pictures are for people to look at.
 """
 
 import argparse
@@ -80,7 +81,9 @@ def main() -> None:
         ask(page, ["reviews"], "search", list="")
         assert "one per line" in page.run("document.getElementById('problem').textContent")
         ask(page, ["lm"], "search", list="a")
-        assert "Choose a model" in page.run("document.getElementById('problem').textContent")
+        problem = page.run("document.getElementById('problem').textContent")
+        assert problem == "Choose a model that can search: reviews.", problem
+        assert page.run("document.getElementById('cards').children.length") == 0  # none of before
         text = ask(page, ["lm"], "generate", text="the cat", length="100000")
         assert "--max-new-tokens" in text, text
         page.screenshot(shots / "error.png", 390, dark=True)
