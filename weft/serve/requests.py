@@ -112,7 +112,8 @@ def decode(body: bytes, kind: type[Body]) -> Body:
     """Return the body as a request, or raise a 400 or 422 that says what is wrong with it."""
     _check_depth(body)
     try:
-        return _decoder(kind).decode(body)
+        decoded: Body = _decoder(kind).decode(body)
+        return decoded
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
