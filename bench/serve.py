@@ -4,8 +4,12 @@
 
 `--peers PYTHON` is an interpreter with fastapi and litserve (bench/requirements.txt); without it
 the peers are left out. The load generator (bench/serve_load.py) is a process of its own that ends
-by itself. Ratios are taken within a round, and each round begins with another server. Where other
-work shares the machine, `cpu_ms` (processor time of the server per request) varies less than rates.
+by itself; `client_ms` is its own processor time per request. Ratios are taken within a round, and
+each round begins with another server. Where other work shares the machine, `cpu_ms` (processor time
+of all processes of the server per request) varies less than rates.
+
+All servers choose their threads and processes themselves: ours and FastAPI have one process,
+LitServe one for HTTP, one that manages and one that computes. None writes an access log.
 
 Models are trained here on the built-in reviews, except `minilm`. Texts are those of the test part.
 """
@@ -22,6 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -39,6 +44,8 @@ QUESTIONS = (
 )  # fmt: skip
 MB = 2**20
 DEADLINE_MS = 2000
+REST_SECONDS = 3.0  # after an overload, before memory is compared
+PARTS = 10  # of the requests of endurance
 
 
 @dataclass
@@ -48,10 +55,10 @@ class Running:
     process: subprocess.Popen
     port: int
 
-    def rss(self) -> float:
-        """Megabytes in memory."""
+    def rss(self, field: str = "VmRSS") -> float:
+        """Megabytes in memory; VmHWM is the most that there ever were."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024 / MB
         return 0.0
 
@@ -133,7 +140,7 @@ def load(port: int, route: str, bodies: Path, *options: object, wait: bool = Tru
 
 
 def read_load(process: subprocess.Popen) -> dict:
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=1000)
     return json.loads(out)
 
 
@@ -194,18 +201,20 @@ class Bench:
                 found[name].append(row)
         return found
 
-    def report(self, question: str, found: dict[str, list], ours: str, **more: object) -> None:
+    def report(self, question: str, found: dict[str, list], ours: str) -> None:
         rates = {name: [row["per_second"] for row in rows] for name, rows in found.items()}
         for name, rows in found.items():
             self.out.line(
-                question, system=name, clients=32, per_second=record.spread(rates[name], 1),
+                "serve rate", model=question, system=name, clients=32,
+                per_second=record.spread(rates[name], 1),
                 cpu_ms=record.spread([row["cpu_ms"] for row in rows]),
+                client_ms=record.spread([row["client_ms"] for row in rows]),
                 p50_ms=record.spread([row["p50_ms"] for row in rows], 1),
-                p99_ms=record.spread([row["p99_ms"] for row in rows], 1), **more,
+                p99_ms=record.spread([row["p99_ms"] for row in rows], 1),
             )  # fmt: skip
             if name != ours:
                 ratio = record.ratios(rates[ours], rates[name])
-                self.out.line(question, ratio=f"{ours} / {name}", times=ratio, **more)
+                self.out.line("serve ratio", model=question, system=ours, to=name, times=ratio)
 
 
 def classic(bench: Bench) -> None:
@@ -216,13 +225,13 @@ def classic(bench: Bench) -> None:
             "weft fasttext": stack.enter_context(weft_server(bench.train("fasttext"))),
         }
         if peers := bench.arguments.peers:
-            for kind in ("fastapi-sklearn", "litserve-sklearn"):
+            for kind in ("fastapi-sklearn", "litserve-sklearn", "litserve-sklearn-at-once"):
                 server = peer_server(peers, kind, bench.sklearn_model())
                 servers[kind] = stack.enter_context(server)
         found = bench.rounds(servers, "/predict", bench.predict_bodies)
     for name in ("weft tfidf", "weft fasttext"):
         peers = {k: v for k, v in found.items() if not k.startswith("weft") or k == name}
-        bench.report("classic", peers, name)
+        bench.report(name.split()[1], peers, name)
 
 
 def embeddings(bench: Bench) -> None:
@@ -249,9 +258,9 @@ def embeddings(bench: Bench) -> None:
                        "--seconds", bench.arguments.seconds)  # fmt: skip
             if turn:
                 offline.append(row["per_second"] / (len(bench.texts) / seconds))
-    bench.report("embeddings", {k: v for k, v in found.items() if k != "weft int8"}, "weft")
-    bench.report("embeddings", {k: v for k, v in found.items() if k != "weft"}, "weft int8")
-    bench.out.line("embeddings", ratio="weft / Predictor.embed of 500 texts at once",
+    bench.report("minilm", {k: v for k, v in found.items() if k != "weft int8"}, "weft")
+    bench.report("minilm, int8", {k: v for k, v in found.items() if k != "weft"}, "weft int8")
+    bench.out.line("serve ratio", model="minilm", system="weft", to="Predictor.embed",
                    times=record.spread(offline))  # fmt: skip
 
 
@@ -274,7 +283,7 @@ def single(bench: Bench) -> None:
                 served = load(server.port, route, bodies, "--clients", 1, "--seconds", 3)
                 rows.append((statistics.median(alone), served["p50_ms"]))
         bench.out.line(
-            "single", model=name, predictor_p50_ms=record.spread([a for a, _ in rows]),
+            "serve single", model=name, predictor_p50_ms=record.spread([a for a, _ in rows]),
             served_p50_ms=record.spread([b for _, b in rows]),
             more_ms=record.spread([b - a for a, b in rows]),
         )  # fmt: skip
@@ -293,7 +302,7 @@ def overload(bench: Bench) -> None:
             rate = 3 * before["per_second"]
             row = load(server.port, route, bodies, "--rate", rate, "--seconds",
                        bench.arguments.overload_seconds)  # fmt: skip
-            grown = server.rss() - rss
+            peak = server.rss("VmHWM") - rss
             began = time.monotonic()
             while True:
                 after = load(server.port, route, bodies, "--clients", 1, "--requests", 5)
@@ -302,15 +311,18 @@ def overload(bench: Bench) -> None:
                 if time.monotonic() - began > 30:
                     break
             recovery = time.monotonic() - began
+            time.sleep(REST_SECONDS)
+            grown = server.rss() - rss
             again = load(server.port, route, bodies, "--seconds", bench.arguments.seconds)
         capacity = (before["per_second"] + again["per_second"]) / 2
         bench.out.line(
-            "overload", model=name, capacity_per_second=round(capacity, 1),
+            "serve overload", model=name, capacity_per_second=round(capacity, 1),
             offered_per_second=round(rate, 1), seconds=bench.arguments.overload_seconds,
             statuses=row["statuses"], unsent=row["unsent"],
             goodput=round(row["per_second"] / capacity, 3),
             p99_ms=round(row["p99_ms"]), deadline_ms=DEADLINE_MS,
             recovery_seconds=round(recovery, 2), rss_grown_mb=round(grown, 1),
+            peak_grown_mb=round(peak, 1),
         )  # fmt: skip
 
 
@@ -320,12 +332,18 @@ def endurance(bench: Bench) -> None:
     with weft_server(bench.train("tfidf")) as server:
         load(server.port, "/predict", bench.predict_bodies, "--requests", 5000, "--seconds", 60)
         before = server.rss()
-        row = load(server.port, "/predict", bench.predict_bodies, "--requests", count,
-                   "--seconds", 280)  # fmt: skip
+        statuses: Counter = Counter()
+        grown, began = [], time.monotonic()
+        for _ in range(PARTS):
+            row = load(server.port, "/predict", bench.predict_bodies, "--requests", count // PARTS,
+                       "--seconds", 900)  # fmt: skip
+            statuses.update(row["statuses"])
+            grown.append(round(server.rss() - before, 1))
+        seconds = time.monotonic() - began
         bench.out.line(
-            "endurance", requests=row["requests"], statuses=row["statuses"],
-            per_second=round(row["per_second"], 1), rss_mb=round(before, 1),
-            rss_grown_mb=round(server.rss() - before, 1),
+            "serve endurance", model="tfidf", requests=sum(statuses.values()), statuses=statuses,
+            per_second=round(sum(statuses.values()) / seconds, 1), rss_mb=round(before, 1),
+            rss_grown_mb=grown,
         )  # fmt: skip
 
 
@@ -341,7 +359,7 @@ def stop(bench: Bench) -> None:
             server.process.send_signal(signal.SIGHUP)
         row = read_load(process)
         done = server.metric("weft_reloads_total")
-    bench.out.line("reload", clients=64, reloads=done, statuses=row["statuses"],
+    bench.out.line("serve reload", clients=64, reloads=done, statuses=row["statuses"],
                    different_answers=row["bodies"])  # fmt: skip
     totals: dict[str, int] = {}
     bodies = set()
@@ -358,7 +376,7 @@ def stop(bench: Bench) -> None:
             bodies.add(server.process.wait(20))
             for status, count in row["statuses"].items():
                 totals[status] = totals.get(status, 0) + count
-    bench.out.line("stop", in_flight=64, times=bench.arguments.repeats, statuses=totals,
+    bench.out.line("serve stop", in_flight=64, times=bench.arguments.repeats, statuses=totals,
                    exit_status=sorted(bodies))  # fmt: skip
 
 
@@ -384,7 +402,7 @@ def killed(bench: Bench) -> None:
             if len(listeners(server.port) - {min(first)}) == 2:
                 replaced = time.monotonic() - began
         row = read_load(process)
-    bench.out.line("killed", workers=2, statuses=row["statuses"],
+    bench.out.line("serve killed", workers=2, statuses=row["statuses"],
                    replaced_after_seconds=round(replaced, 1) or None)  # fmt: skip
 
 
@@ -401,8 +419,19 @@ def disconnected(bench: Bench) -> None:
         row = read_load(busy)
         time.sleep(0.5)
         computed = server.metric("weft_batch_texts_sum") - row["statuses"]["200"]
-    bench.out.line("disconnected", clients=gone, never_computed=round(1 - computed / gone, 3),
+    bench.out.line("serve disconnected", clients=gone, never_computed=round(1 - computed / gone, 3),
                    others=row["statuses"])  # fmt: skip
+
+
+def versions(python: str) -> dict[str, str]:
+    """The versions of the peers."""
+    names = ("fastapi", "litserve", "uvicorn", "scikit-learn", "transformers", "torch")
+    code = (
+        "import json; from importlib.metadata import version; "
+        f"print(json.dumps({{name: version(name) for name in {names}}}))"
+    )
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return dict(json.loads(found.stdout))
 
 
 def main() -> None:
@@ -414,6 +443,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1_000_000, help="of endurance")
     arguments = parser.parse_args()
     out = record.Record(arguments.record)
+    if arguments.peers:
+        out.line("serve peers", **versions(arguments.peers))
     with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
         bench = Bench(Path(folder), arguments, out)
         for question in arguments.questions:

@@ -68,6 +68,7 @@ class Load:
         self.bodies: Counter = Counter()
         self.keeps_bodies = False
         self.unsent = 0
+        self.cpu = time.process_time()
 
     async def connect(self) -> Client:
         while self.idle:
@@ -143,6 +144,7 @@ class Load:
             "statuses": {str(k): v for k, v in sorted(self.statuses.items())},
             "unsent": self.unsent,
             "per_second": self.statuses[200] / seconds,
+            "client_ms": 1000 * (time.process_time() - self.cpu) / max(self.sent, 1),
         }
         if good:
             for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):

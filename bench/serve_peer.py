@@ -1,10 +1,12 @@
 """The peers of bench/serve.py: what one writes in ten minutes with FastAPI, and LitServe.
 
-`python bench/serve_peer.py KIND PORT MODEL` with KIND of fastapi-sklearn, litserve-sklearn,
-fastapi-transformers. MODEL is a pickle of a scikit-learn pipeline made by bench/serve.py in its own
-temporary folder, or a checkpoint folder.
+`python bench/serve_peer.py KIND PORT MODEL` with KIND of fastapi-sklearn, litserve-sklearn (which
+waits up to 5 ms for a batch), litserve-sklearn-at-once (which does not), fastapi-transformers.
+MODEL is a pickle of a scikit-learn pipeline made by bench/serve.py in its own temporary folder, or
+a checkpoint folder.
 """
 
+import functools
 import pickle
 import sys
 from pathlib import Path
@@ -59,8 +61,8 @@ def fastapi_sklearn(port: int, model: str) -> None:
     uvicorn.run(app, port=port, log_level="warning", access_log=False)
 
 
-def litserve_sklearn(port: int, model: str) -> None:
-    api = SklearnApi(max_batch_size=32, batch_timeout=0.005)
+def litserve_sklearn(port: int, model: str, wait: float = 0.005) -> None:
+    api = SklearnApi(max_batch_size=32, batch_timeout=wait)
     api.model = model
     server = litserve.LitServer(api, accelerator="cpu")
     server.run(port=port, generate_client_file=False, log_level="warning")
@@ -96,6 +98,7 @@ def fastapi_transformers(port: int, model: str) -> None:
 KINDS = {
     "fastapi-sklearn": fastapi_sklearn,
     "litserve-sklearn": litserve_sklearn,
+    "litserve-sklearn-at-once": functools.partial(litserve_sklearn, wait=0.0),
     "fastapi-transformers": fastapi_transformers,
 }
 

@@ -21,6 +21,7 @@ import tables_finetune
 import tables_generation
 import tables_generation_speed
 import tables_parsing
+import tables_serve
 import tables_structure
 import tables_tasks
 import tables_vectors
@@ -57,6 +58,7 @@ LEDGER = (
     Page("decoding-speed", "Speed of training and decoding", tables_generation_speed.SECTIONS),
     Page("encoding-speed", "Speed of encoders on a CPU", tables_encoding.SECTIONS),
     Page("export", "Exports and pages", tables_export.SECTIONS),
+    Page("serve", "Serving over HTTP", tables_serve.SECTIONS),
     Page("pretrained", "Pre-training and fine-tuning", tables_finetune.SECTIONS),
 )
 
@@ -159,8 +161,8 @@ def section(about: Section, files: list[Kept]) -> str:
 
 def ledger_page(page: Page, files: list[Kept]) -> str:
     """One page of the ledger: a section for each question with results."""
-    sections = filter(None, (section(about, files) for about in page.sections))
-    return "\n\n".join([f"# {page.title}", MARK, *sections]) + "\n"
+    sections = list(filter(None, (section(about, files) for about in page.sections)))
+    return "\n\n".join([f"# {page.title}", MARK, *(sections or ["No figures yet."])]) + "\n"
 
 
 def first_page(files: list[Kept]) -> str:
