@@ -28,6 +28,7 @@ LOWEST = {
     "config",
     "protocols",
     "runtime",
+    "jobs",
 }
 ORDER = (
     LOWEST,

@@ -1,8 +1,9 @@
 """Comparisons against the clock, simulated: costs are given, time passes when somebody sleeps."""
 
+import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from weft.compare.budget import Clock
 from weft.compare.scheduler import TrialScheduler, WorkerPool
 from weft.compare.trial import MIN_COMPLETED, Result, SplitSpec, Trial, TrialProgress
 from weft.config import Config
+from weft.jobs import Job, Place
+from weft.jobs.local import LocalJob
 
 START_UP, TAIL = 3.0, 2.0  # seconds before the first update, and after the last
 
@@ -28,11 +31,12 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.time += 1.0
 
-    def launch(self, job: dict[str, Any], threads: int) -> tuple["Work", None]:
+    def spread(self, jobs: Sequence[Job], where: Place) -> list[LocalJob]:
+        [job] = [json.loads(one.stdin) for one in jobs]
         name = f"{job['trial']['recipe']}-{job['trial']['seed']}"
         self.jobs.append((name, self.time))
         self.works[name] = Work(self, job["trial"]["recipe"], 60 * job["minutes"])
-        return self.works[name], None
+        return [LocalJob(self.works[name], None)]
 
 
 class Work:
@@ -82,7 +86,7 @@ def simulate(monkeypatch, tmp_path):
 
     def run(costs, minutes, workers=2, seeds=3, classic=(), finished=None, dev=None):
         world = World(costs, dev or {})
-        monkeypatch.setattr(scheduler, "_launch", world.launch)
+        monkeypatch.setattr(scheduler, "spread", world.spread)
         name = lambda trial: f"{trial.recipe}-{trial.seed}"  # noqa: E731
         monkeypatch.setattr(Trial, "load_result", lambda self: world.works[name(self)].result())
         monkeypatch.setattr(Trial, "progress", lambda self: world.works[name(self)].progress())

@@ -1,5 +1,6 @@
 """Who runs when: shares of the time, rounds of seeds, and what is left out."""
 
+import json
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from weft.compare.budget import UNKNOWN_OVERHEAD_FRACTION, Clock
 from weft.compare.scheduler import TrialScheduler, WorkerPool, build_worker_pool
 from weft.compare.trial import Result, SplitSpec, Trial
 from weft.config import Config
+from weft.jobs.local import LocalJob
 
 
 class Process:
@@ -37,12 +39,12 @@ def jobs(monkeypatch, tmp_path):
     started: list[dict] = []
     looks: dict[str, int] = {}
 
-    def launch(job, threads):
-        started.append(job)
-        return Process(looks.get(job["trial"]["recipe"], 1)), None
+    def spread(jobs, where):
+        started.extend(json.loads(job.stdin) for job in jobs)
+        return [LocalJob(Process(looks.get(started[-1]["trial"]["recipe"], 1)), None)]
 
     result = Result("d", "accuracy", True, {"accuracy": {"value": 0.5}}, 0.5, 1.0, 1, 1, 1, [], {})
-    monkeypatch.setattr(scheduler, "_launch", launch)
+    monkeypatch.setattr(scheduler, "spread", spread)
     monkeypatch.setattr(Trial, "load_result", lambda self: result)
     return started, looks
 
@@ -125,11 +127,12 @@ def test_the_clock_stops_what_runs(jobs, tmp_path):
 
 
 def test_a_failed_recipe_costs_only_itself(jobs, tmp_path, monkeypatch):
-    def launch(job, threads):
-        jobs[0].append(job)
-        return Process(1, code=-9 if job["trial"]["recipe"] == "a" else 0), None
+    def spread(given, where):
+        jobs[0].extend(json.loads(job.stdin) for job in given)
+        killed = jobs[0][-1]["trial"]["recipe"] == "a"
+        return [LocalJob(Process(1, code=-9 if killed else 0), None)]
 
-    monkeypatch.setattr(scheduler, "_launch", launch)
+    monkeypatch.setattr(scheduler, "spread", spread)
     race = TrialScheduler(WorkerPool(1, 1, ("cpu",)), Clock(0), lambda n, text: None)
     race.run(trials(tmp_path, "ab", 2), {})
     assert order(jobs[0]) == ["a1", "b1", "b2"]

@@ -266,7 +266,7 @@ def test_failed_recipe_is_a_row_with_its_error(files, tmp_path, capsys):
 
 
 def test_crashed_worker_is_a_row_and_its_traceback_is_saved(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.compare.scheduler._launch", broken_launch)
+    monkeypatch.setattr("weft.jobs.local.launch", broken_launch)
     with pytest.raises(UserError, match=r"No recipe could be trained. tfidf: ZeroDivisionError"):
         run(files, tmp_path / "out", quiet=True)
     kept = (tmp_path / "out" / "trials" / "tfidf-1" / "error.txt").read_text()
@@ -276,7 +276,7 @@ def test_crashed_worker_is_a_row_and_its_traceback_is_saved(files, tmp_path, mon
     assert row["error"].startswith("ZeroDivisionError: on purpose")
 
 
-def broken_launch(job, threads):
+def broken_launch(job):
     """A worker whose training divides by zero."""
     code = (
         "import sys, weft.run; from weft.compare import worker\n"
@@ -285,7 +285,7 @@ def broken_launch(job, threads):
     )
     errors = tempfile.TemporaryFile()
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=errors)
-    process.stdin.write(json.dumps({**job, "trust": []}).encode())
+    process.stdin.write(job.stdin.encode())
     process.stdin.close()
     return process, errors
 

@@ -55,6 +55,8 @@ def compare(
     ] = 0,
     minutes: Annotated[float, typer.Option(help="Time limit in minutes; 0 for none.")] = 30,
     workers: Annotated[int, typer.Option(help="Parallel runs; 0: as many as fit.")] = 0,
+    on: options.On = "",
+    needs: options.Needs = "",
     ensemble: Annotated[
         bool,
         typer.Option(
@@ -91,6 +93,8 @@ def compare(
             folds=folds,
             minutes=minutes,
             workers=workers,
+            on=on,
+            needs=needs,
             ensemble=ensemble,
             changes=changes | overrides(sets),
             device=device,

@@ -45,6 +45,17 @@ Names = Annotated[
 Sets = Annotated[
     list[str], typer.Option("--set", help="Override a setting: --set encoder.hidden=100.")
 ]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="ray[:HOST:PORT]",
+        help="Run on a Ray cluster: this one, that of RAY_ADDRESS, or one started here.",
+    ),
+]
+Needs = Annotated[
+    str, typer.Option(help="With --on, what a job occupies: cpus=2,gpus=0.5,memory=8GB.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Int8 = Annotated[
     bool,

@@ -27,6 +27,8 @@ def compare(
     folds: int = 0,
     minutes: float = 30.0,
     workers: int = 0,
+    on: str = "",
+    needs: str = "",
     ensemble: bool = False,
     changes: Mapping[str, Any] = {},
     device: str = "auto",
@@ -43,8 +45,9 @@ def compare(
     a checkpoint, the recipes that fine-tune it are compared, too. `metric` is used for ranking and
     early stopping; default: the task's own, or macro-F1 if classes are uneven: then the two best
     recipes are also trained with balanced classes. With `ensemble`, ensembles of the best recipe's
-    seeds and of the best recipes are ranked, too. Parts from outside Weft are imported only from
-    packages in `trust`.
+    seeds and of the best recipes are ranked, too. `on="ray:HOST:PORT"` runs the trials on a Ray
+    cluster, where each `needs` for example "cpus=2,gpus=0.5". Parts from outside Weft are imported
+    only from packages in `trust`.
 
     The leaderboard is a list of rows, best first: recipe, quality, interval, latency, size, error.
 
@@ -57,8 +60,8 @@ def compare(
     rows: Leaderboard = importlib.import_module("weft.report.compare").compare(
         files, output, dev=dev, task=task, recipes=recipes, pretrained=pretrained,
         metric=metric, seeds=seeds, folds=folds, minutes=minutes, workers=workers,
-        ensemble=ensemble, changes=changes, device=device, overwrite=overwrite, quiet=quiet,
-        trust=trust,
+        on=on, needs=needs, ensemble=ensemble, changes=changes, device=device,
+        overwrite=overwrite, quiet=quiet, trust=trust,
     )  # fmt: skip
     return rows
 

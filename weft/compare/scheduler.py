@@ -1,14 +1,13 @@
-"""Run trials in parallel processes, one per CPU core, within the time limit."""
+"""Run trials in parallel processes, here or on a cluster, within the time limit."""
 
 import contextlib
+import dataclasses
 import json
 import os
-import subprocess
-import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from weft.compare.budget import (
     HOPELESS_FRACTION,
@@ -20,15 +19,18 @@ from weft.compare.budget import (
     UNKNOWN_OVERHEAD_FRACTION,
     Clock,
 )
-from weft.compare.trial import ERROR, MIN_COMPLETED, Result, Timing, Trial
+from weft.compare.trial import ERROR, MIN_COMPLETED, RESULT, Result, Timing, Trial
 from weft.errors import UserError
-from weft.machine import available_cpus, python_command
+from weft.jobs import LOCAL, NO_NEEDS, Job, Place, Resources, RunningJob, spread, stop
+from weft.machine import available_cpus
 from weft.progress import open_bar, print_line
 from weft.registry import trusted_packages
 from weft.train.logger import PROGRESS_FILE
 
 ProgressCallback = Callable[[int, str], None]  # number of trials just settled, and a progress line
 POLL_SECONDS = 0.02  # between polls of the processes
+SHARED_SECONDS = 15.0  # until a file written by another machine appears on a shared disk
+GPU_SHARE = 0.25  # of a trial on a cluster: a small model leaves most of a GPU idle
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,40 @@ class WorkerPool:
 
     workers: int
     threads: int  # per worker
-    devices: tuple[str, ...]  # round robin
+    devices: tuple[str, ...]  # of this machine, round robin
+    where: Place = LOCAL
+    needs: Resources = NO_NEEDS  # of a trial, on a cluster
+    remote_device: str = "cpu"  # of a trial, on a cluster
+
+    def device(self, slot: int) -> str:
+        """Return the device of the trial in a slot."""
+        if self.where.is_remote:
+            return self.remote_device
+        return self.devices[slot % len(self.devices)]
 
 
-def build_worker_pool(device: str, workers: int, threads: int) -> WorkerPool:
-    """Divide the CPU cores among the workers without oversubscription; use the GPUs in turn."""
+def build_worker_pool(
+    device: str, workers: int, threads: int, where: Place = LOCAL, needs: Resources = NO_NEEDS
+) -> WorkerPool:
+    """Divide the CPU cores among the workers without oversubscription; use the GPUs in turn.
+
+    On a cluster the nodes are divided by what a trial needs.
+    """
     if workers < 0:
         raise UserError(f"--workers must be 0 (automatic) or more, got {workers}.")
     available = available_cpus()
     devices = _devices(device)
+    if where.is_remote:
+        threads = threads or max(1, int(needs.cpus or 1))
+        share = GPU_SHARE if device != "cpu" and where.gpus else 0.0
+        needs = dataclasses.replace(
+            needs,
+            cpus=threads if needs.cpus is None else needs.cpus,
+            gpus=share if needs.gpus is None else needs.gpus,
+        )
+        slots = where.count_slots(needs)
+        remote = device if needs.gpus else "cpu"
+        return WorkerPool(workers or slots, threads, devices, where, needs, remote)
     if len(devices) > 1 or devices[0] != "cpu":
         # A small model leaves most of a GPU idle; each run needs a core or two for its input.
         count = workers or max(1, min(4 * len(devices), available // 2))
@@ -59,10 +86,10 @@ class RunningTrial:
     """A trial and its process."""
 
     trial: Trial
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
+    job: RunningJob
     slot: int
     started: float
+    losses: int = 0  # of its machine, as far as reported
 
 
 class TrialScheduler:
@@ -103,8 +130,7 @@ class TrialScheduler:
         try:
             self._run_all(waiting)
         finally:
-            for running in self.running:
-                _kill(running.process)
+            stop([running.job for running in self.running])
         for pairs in self.results.values():  # they finish in any order
             pairs.sort(key=lambda pair: (pair[0].seed, pair[0].fold or 0))
 
@@ -236,19 +262,24 @@ class TrialScheduler:
             minutes = max(1.0, seconds) / 60
         taken = {running.slot for running in self.running}
         slot = next(i for i in range(self.pool.workers) if i not in taken)
-        device = self.pool.devices[slot % len(self.pool.devices)]
-        (trial.folder / PROGRESS_FILE).unlink(missing_ok=True)  # of an earlier run
-        job = {"what": "train", "trial": trial.to_json(), "device": device, "minutes": minutes}
-        process, errors = _launch(job, self.pool.threads)
-        self.running.append(RunningTrial(trial, process, errors, slot, self.clock.now()))
+        for name in (PROGRESS_FILE, RESULT):  # of an earlier run
+            (trial.folder / name).unlink(missing_ok=True)
+        values = {"device": self.pool.device(slot), "minutes": minutes}
+        job = _make_job("train", trial, self.pool.threads, self.pool.needs, values)
+        [running] = spread([job], self.pool.where)
+        self.running.append(RunningTrial(trial, running, slot, self.clock.now()))
 
     def _collect(self) -> None:
         for running in list(self.running):
-            if running.process.poll() is None:
+            trial, code = running.trial, running.job.poll()
+            if running.job.losses > running.losses:
+                running.losses = running.job.losses
+                self.on_progress(0, f"{trial.name}: its machine was lost, starting again")
+            if code is None:
                 continue
             self.running.remove(running)
-            trial, seconds = running.trial, self.clock.now() - running.started
-            if running.process.returncode == 0 and (result := trial.load_result()):
+            seconds = running.job.seconds or self.clock.now() - running.started
+            if code == 0 and (result := self._load_result(trial)):
                 self.overheads.append(max(seconds - result.seconds, 0.0))
                 if result.completed == 1:
                     self.longest_seconds[trial.recipe] = max(
@@ -260,8 +291,21 @@ class TrialScheduler:
                     )
                 self._record(trial, result, f"trained in {_seconds(result.seconds)}")
             else:
-                self.errors[trial.recipe] = _failure_reason(trial, running)
+                self.errors[trial.recipe] = _failure_reason(trial, running.job)
                 self.on_progress(1, f"{trial.recipe} failed: {self.errors[trial.recipe]}")
+
+    def _load_result(self, trial: Trial) -> Result | None:
+        """Return the result of a trial that has ended, also where it takes seconds to appear."""
+        result = trial.load_result()
+        if result is not None or not self.pool.where.is_remote:
+            return result
+        until = time.monotonic() + SHARED_SECONDS
+        while result is None and time.monotonic() < until:
+            time.sleep(0.5)
+            with contextlib.suppress(OSError):
+                os.listdir(trial.folder)  # NFS asks its server again when a folder is opened
+            result = trial.load_result()
+        return result
 
     def _stop_hopeless(self) -> None:
         """Stop runs whose pace shows that the time left is far too short."""
@@ -281,7 +325,7 @@ class TrialScheduler:
                 )
 
     def _stop(self, running: RunningTrial, why: str) -> None:
-        _kill(running.process)
+        running.job.kill()
         self.running.remove(running)
         self.skipped[running.trial.recipe] = self.skipped.get(running.trial.recipe, 0) + 1
         self.on_progress(1, f"{running.trial.name}: {why}")
@@ -309,8 +353,8 @@ def time_model(
     timing = trial.load_timing()
     if timing is not None:
         return timing
-    job = {"what": "time", "trial": trial.to_json(), "device": device, "seconds": seconds}
-    running = _run_alone(trial, job, limit)
+    job = _make_job("time", trial, values={"device": device, "seconds": seconds})
+    running = _run_alone(job, limit)
     if running is None:
         return None
     timing = trial.load_timing()
@@ -330,66 +374,63 @@ def join_models(
     if result is not None:
         return result
     folders = [str(member.folder / "model") for member in members]
-    job = {"what": "join", "trial": trial.to_json(), "device": device, "members": folders}
-    running = _run_alone(trial, job, limit)
+    job = _make_job("join", trial, values={"device": device, "members": folders})
+    running = _run_alone(job, limit)
     if running is None:
         return None
-    result = trial.load_result() if running.process.returncode == 0 else None
+    result = trial.load_result() if running.returncode == 0 else None
     if result is None:
         raise UserError(_failure_reason(trial, running))
     return result
 
 
-def _run_alone(trial: Trial, job: Mapping[str, object], limit: float | None) -> RunningTrial | None:
-    """Run a job to its end, with no other beside it; None if it took longer than `limit`."""
-    process, errors = _launch(job, 0)
-    try:
-        process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _kill(process)
-    return RunningTrial(trial, process, errors, 0, 0.0)
-
-
-def _launch(job: Mapping[str, object], threads: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    environment = dict(os.environ)
-    if threads:
-        # Libraries that count cores themselves would each use all of them.
-        for name in ("OMP", "MKL", "OPENBLAS", "RAYON"):
-            environment[f"{name}_NUM_THREADS"] = str(threads)
-    errors = tempfile.TemporaryFile()
-    process = subprocess.Popen(
-        python_command("weft.compare.worker"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        env=environment,
+def _make_job(
+    what: str,
+    trial: Trial,
+    threads: int = 0,
+    needs: Resources = NO_NEEDS,
+    values: Mapping[str, object] = {},
+) -> Job:
+    """Return the job of a worker process."""
+    request = {"what": what, "trial": trial.to_json(), **values, "trust": trusted_packages()}
+    return Job(
+        trial.name,
+        "weft.compare.worker",
+        stdin=json.dumps(request),
+        threads=threads,
+        needs=needs,
+        is_finished=(trial.folder / RESULT).is_file,
     )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps({**job, "trust": trusted_packages()}).encode("utf-8"))
-        process.stdin.close()
-    return process, errors
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait()
+def _run_alone(job: Job, limit: float | None) -> RunningJob | None:
+    """Run a job here to its end, with no other beside it; None if it took longer than `limit`."""
+    until = float("inf") if limit is None else time.monotonic() + limit
+    [running] = spread([job], LOCAL)
+    try:
+        while running.poll() is None:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(POLL_SECONDS)
+    finally:
+        running.kill()
+    return running
 
 
-def _failure_reason(trial: Trial, running: RunningTrial) -> str:
+def _failure_reason(trial: Trial, running: RunningJob) -> str:
     """Return the reason why a process ended without a result."""
     path = trial.folder / ERROR
     if path.is_file():
         return path.read_text("utf-8").split("\n")[0]
-    code = running.process.returncode
+    code = running.returncode
     if code == -9:
         return "the system killed its process, probably for lack of memory."
-    running.errors.seek(0)
-    last = running.errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
-    return f"its process exited with status {code}: {last}"
+    if code == 0:
+        return (
+            f"it ended on another machine, but {trial.folder} is not here. Choose an -o on a disk "
+            "that all machines share."
+        )
+    return f"its process exited with status {code}: {running.last_line()}"
 
 
 def _devices(device: str) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from weft.compare.trial import RESULT, Result, Trial
 from weft.compare.write_test_split import write_test_split
 from weft.config import Sections
 from weft.errors import UserError
+from weft.jobs import open_place, parse_resources
 from weft.predict.model_card import Comparison, write_card
 from weft.progress import print_line
 from weft.report.analysis.disagreements import find_disagreements
@@ -107,6 +108,8 @@ def compare(
     folds: int = 0,
     minutes: float = 30.0,
     workers: int = 0,
+    on: str = "",
+    needs: str = "",
     ensemble: bool = False,
     changes: Sections = {},  # noqa: B006 (only read)
     device: str = "auto",
@@ -123,7 +126,9 @@ def compare(
     only from packages in `trust`. `metric`, such as `macro_f1`, ranks the recipes and controls
     early stopping; the default is the task's main metric. If classes are uneven, it is macro-F1,
     and the two best recipes are also trained with balanced classes. With `ensemble`, the seeds of
-    the best recipe and the best recipes are also ranked as ensembles.
+    the best recipe and the best recipes are also ranked as ensembles. `on="ray"` runs the trials
+    on a Ray cluster, `on="ray:HOST:PORT"` on that one; each of them `needs` for example
+    "cpus=2,gpus=0.5". All nodes must see the files and the output folder at the same path.
     """
     clock = Clock(minutes)
     files, dev = name_sources(list_sources(files), ("train", "test")), os.fspath(dev)
@@ -135,72 +140,76 @@ def compare(
         settings["train.metric"] = metric
     if task:
         settings["task.kind"] = task
-    data = parse_data(settings)
-    names, hint = choose_recipes(data, settings, recipes or (), pretrained)
-    data, lines = choose_columns(data, task_section(names[0], settings))
-    settings |= column_settings(data)
-    hint = "\n".join(filter(None, (*lines, hint)))
-    bases = {name: with_checkpoint(name, pretrained) for name in names}
-    output = make_folder(Path(output or default_output(files[0])))
-    if hint and not quiet:
-        print_line(hint)
-    settings |= infer_task(data, settings, bases[names[0]])
-    dataset = prepare_data(data, settings, folds, output, bases[names[0]], hint)
-    uneven = "" if settings.get("train.balance") else uneven_note(dataset.stats)
-    if uneven and not metric and "train.metric" not in settings:
-        settings["train.metric"] = UNEVEN_METRIC
-        notes = (*dataset.stats.notes, uneven)
-        dataset = dataclasses.replace(
-            dataset, stats=dataclasses.replace(dataset.stats, notes=notes)
+    with open_place(on) as where:
+        data = parse_data(settings)
+        names, hint = choose_recipes(data, settings, recipes or (), pretrained)
+        data, lines = choose_columns(data, task_section(names[0], settings))
+        settings |= column_settings(data)
+        hint = "\n".join(filter(None, (*lines, hint)))
+        bases = {name: with_checkpoint(name, pretrained) for name in names}
+        output = make_folder(Path(output or default_output(files[0])))
+        if hint and not quiet:
+            print_line(hint)
+        settings |= infer_task(data, settings, bases[names[0]])
+        dataset = prepare_data(data, settings, folds, output, bases[names[0]], hint)
+        uneven = "" if settings.get("train.balance") else uneven_note(dataset.stats)
+        if uneven and not metric and "train.metric" not in settings:
+            settings["train.metric"] = UNEVEN_METRIC
+            notes = (*dataset.stats.notes, uneven)
+            dataset = dataclasses.replace(
+                dataset, stats=dataclasses.replace(dataset.stats, notes=notes)
+            )
+            if not quiet:
+                print_line(f"note: {uneven}")
+        if wanted := settings.get("train.metric"):
+            check_metric(
+                wanted, bases[names[0]].with_values(task_settings(settings), "compare"), dataset
+            )
+        threads = settings.get("train.threads", 0)
+        pool = build_worker_pool(device, workers, threads, where, parse_resources(needs))
+        settings["train.threads"] = pool.threads
+        plan = Plan(
+            bases, settings, dataset.split_spec, seeds, output / "trials", dataset.data, pretrained
         )
-        if not quiet:
-            print_line(f"note: {uneven}")
-    if wanted := settings.get("train.metric"):
-        check_metric(
-            wanted, bases[names[0]].with_values(task_settings(settings), "compare"), dataset
-        )
-    pool = build_worker_pool(device, workers, settings.get("train.threads", 0))
-    settings["train.threads"] = pool.threads
-    plan = Plan(
-        bases, settings, dataset.split_spec, seeds, output / "trials", dataset.data, pretrained
-    )
-    cached = load_finished(plan.all_trials(), overwrite)
-    diagnosis = _diagnose(dataset, quiet)
-    trials = [trial for name in _cheapest_first(plan) for trial in plan.trials[name]]
-    options = {
-        "--dev": dev,
-        "--task": task,
-        "--recipes": ",".join(recipes or ()),
-        "--pretrained": pretrained,
-        "--metric": metric,
-        "--seeds": seeds,
-        "--folds": folds,
-        "--minutes": f"{minutes:g}" if minutes else "",
-        "--device": device if device != "auto" else "",
-        "--ensemble": ensemble,
-    }
-    with show_progress(len(trials), quiet) as on_progress:
-        scheduler = TrialScheduler(pool, clock, on_progress)
-        scheduler.run(trials, cached)
-        balanced = add_balanced(scheduler, plan, names, overwrite) if uneven else {}
-        joined = add_ensembles(scheduler, plan, names, pool.devices[0]) if ensemble else []
-        rows, finished = rank(
-            scheduler, plan, [*names, *balanced, *joined], pool.devices[0], dataset.stats, joined,
-            balanced,
-        )  # fmt: skip
-        on_progress(0, "writing the report")
-        page = ComparisonPage(
-            rows=rows,
-            finished=finished,
-            stats=dataset.stats,
-            command=build_command(files, output, options, changes) + _trust_flags(),
-            seeds=seeds,
-            output=output,
-            diagnosis=diagnosis,
-        )
-        write_text(output / "leaderboard.json", _json([r.to_json() for r in rows]))
-        page = _analyse_choice(page, dataset, pool.devices[0], clock.left)
-        write_text(output / "report.html", render(page))
+        cached = load_finished(plan.all_trials(), overwrite)
+        diagnosis = _diagnose(dataset, quiet)
+        trials = [trial for name in _cheapest_first(plan) for trial in plan.trials[name]]
+        options = {
+            "--dev": dev,
+            "--task": task,
+            "--recipes": ",".join(recipes or ()),
+            "--pretrained": pretrained,
+            "--metric": metric,
+            "--seeds": seeds,
+            "--folds": folds,
+            "--minutes": f"{minutes:g}" if minutes else "",
+            "--device": device if device != "auto" else "",
+            "--on": on,
+            "--needs": needs,
+            "--ensemble": ensemble,
+        }
+        with show_progress(len(trials), quiet) as on_progress:
+            scheduler = TrialScheduler(pool, clock, on_progress)
+            scheduler.run(trials, cached)
+            balanced = add_balanced(scheduler, plan, names, overwrite) if uneven else {}
+            joined = add_ensembles(scheduler, plan, names, pool.devices[0]) if ensemble else []
+            listed = [*names, *balanced, *joined]
+            rows, finished = rank(
+                scheduler, plan, listed, pool.devices[0], dataset.stats, joined, balanced
+            )
+            on_progress(0, "writing the report")
+            page = ComparisonPage(
+                rows=rows,
+                finished=finished,
+                stats=dataset.stats,
+                command=build_command(files, output, options, changes) + _trust_flags(),
+                seeds=seeds,
+                output=output,
+                diagnosis=diagnosis,
+            )
+            write_text(output / "leaderboard.json", _json([r.to_json() for r in rows]))
+            page = _analyse_choice(page, dataset, pool.devices[0], clock.left)
+            write_text(output / "report.html", render(page))
     if not any(r.status == "ranked" for r in rows):
         raise UserError(_no_result_message(rows, minutes))
     return Leaderboard(rows, output)
