@@ -69,7 +69,14 @@ def tune(
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     sets: options.Sets = [],  # noqa: B006
     device: options.Device = "auto",
-    workers: Annotated[int, typer.Option(help="Worker processes; at most one per CPU core.")] = 1,
+    workers: Annotated[
+        int,
+        typer.Option(
+            help="Worker processes, at most one per CPU core; 0: one, or with --on as many as fit."
+        ),
+    ] = 0,
+    on: options.On = "",
+    needs: options.Needs = "",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     trust: options.Trust = [],  # noqa: B006
@@ -107,6 +114,8 @@ def tune(
             seeds=seeds,
             prune=prune,
             workers=workers,
+            on=on,
+            needs=needs,
             device=device,
             overwrite=overwrite,
             on_trial=on_trial,

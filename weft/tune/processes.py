@@ -1,61 +1,70 @@
-"""Worker processes of a search, each started as `python -m weft.tune.processes`."""
+"""Workers of a search, here or on a cluster, each started as `python -m weft.tune.processes`."""
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from weft.errors import UserError
-from weft.machine import available_cpus, python_command
+from weft.jobs import LOCAL, NO_NEEDS, Job, Place, Resources, spread, stop
+from weft.machine import available_cpus
 from weft.registry import trusted_packages, trusting
 from weft.tune.restart import restarts
 from weft.tune.study import Limits, Study, TrialRecord
 from weft.tune.trial import run_trials
 
 POLL_SECONDS = 0.3  # between checks of the workers' progress
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 
 def run_workers(
-    study: Study, limits: Limits, workers: int, on_trial: Callable[[TrialRecord], None]
+    study: Study,
+    limits: Limits,
+    workers: int,
+    on_trial: Callable[[TrialRecord], None],
+    where: Place = LOCAL,
+    needs: Resources = NO_NEEDS,
 ) -> None:
-    """Run the search and the restarts in workers; call `on_trial` for every finished trial."""
-    workers = min(workers, available_cpus())
-    threads = str(max(1, available_cpus() // workers))
+    """Run the search and the restarts in workers; call `on_trial` for every finished trial.
+
+    A worker takes one trial after the other. On a cluster 0 workers are as many as fit.
+    """
+    if where.is_remote:
+        threads = max(1, int(needs.cpus or 1))
+        gpus = (
+            float(limits.device != "cpu" and where.gpus > 0) if needs.gpus is None else needs.gpus
+        )
+        needs = replace(needs, cpus=needs.cpus or 1, gpus=gpus)
+        slots = where.count_slots(needs)
+        workers = workers or min(slots, limits.trials or slots)
+        limits = limits if gpus else replace(limits, device="cpu")
+    else:
+        workers = min(workers, available_cpus())
+        threads = max(1, available_cpus() // workers)
     logs = study.folder / "workers"
     logs.mkdir(exist_ok=True)
-    words = python_command("weft.tune.processes", str(study.folder), json.dumps(asdict(limits)))
-    words.append(json.dumps(trusted_packages()))
-    reported = {row.number for row in study.rows() if row.over}
-    running = []
+    arguments = (str(study.folder), json.dumps(asdict(limits)), json.dumps(trusted_packages()))
+    jobs = []
     for i in range(workers):
-        with open(logs / f"{i + 1}.txt", "w", encoding="utf-8") as log:
-            environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, threads)}
-            running.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
+        log = logs / f"{i + 1}.txt"
+        log.write_bytes(b"")
+        name = f"{study.folder.name} worker {i + 1}"
+        jobs.append(Job(name, "weft.tune.processes", arguments, "", threads, needs, log))
+    reported = {row.number for row in study.rows() if row.over}
+    running = spread(jobs, where)
     try:
-        while any(process.poll() is None for process in running):
+        while any(job.poll() is None for job in running):
             time.sleep(POLL_SECONDS)
             for row in study.rows():
                 if row.over and row.number not in reported:
                     reported.add(row.number)
                     on_trial(row)
     finally:
-        for process in running:
-            process.terminate()  # does nothing to one that has ended
-        for process in running:
-            process.wait()
-    if all(process.returncode for process in running):
-        lines = (logs / "1.txt").read_text("utf-8").strip().splitlines()
-        raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {lines[-1] if lines else ''}")
+        stop(running)
+    if all(job.returncode for job in running):
+        line = running[0].last_line()
+        raise UserError(f"Every worker failed; {logs / '1.txt'} ends: {line}")
 
 
 def main(folder: str, wanted: str, trust: str) -> None:

@@ -1,6 +1,6 @@
 """Tune a configuration: plan, search, restarts, and the files of the result.
 
-OUT/study.db  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune.json
+OUT/study.(db|jsonl)  trials/NNN/  restarts/{tuned,start}-SEED/  best.toml  model/  tune.json
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, get_args
 from weft import registry
 from weft.config import Config, as_config, dumps
 from weft.errors import UserError, unknown_name
+from weft.jobs import Place, Resources, open_place, parse_resources
 from weft.metrics.value import lower_is_better
 from weft.notebook import HtmlRepr
 from weft.protocols import Section
@@ -36,12 +37,19 @@ from weft.tune.restart import Restart, Restarts, Which, restarts
 from weft.tune.restart import restart_dir as restarted
 from weft.tune.samplers import SAMPLERS, check_sampler
 from weft.tune.space import Dimension, flatten, grid, make_dimensions, value_at
-from weft.tune.study import Limits, SearchSpec, Study, TrialRecord, import_optuna
+from weft.tune.study import (
+    STUDY_FILES,
+    Limits,
+    SearchSpec,
+    Study,
+    TrialRecord,
+    import_optuna,
+)
 from weft.tune.trial import run_trials, trial_dir
 
 DEFAULT_TRIALS = 20  # without --trials and --minutes
 SEARCH_FILES = (
-    "study.db",
+    *STUDY_FILES,
     DATA_FOLDER,
     "locks",
     "trials",
@@ -120,7 +128,9 @@ def tune(
     minutes: float = 0.0,
     seeds: int = 3,
     prune: bool = True,
-    workers: int = 1,
+    workers: int = 0,
+    on: str = "",
+    needs: str = "",
     device: str = "auto",
     overwrite: bool = False,
     on_trial: SearchCallback = ignore_trial,
@@ -134,6 +144,8 @@ def tune(
     `changes` are settings by their dotted names. `search` maps dotted names to what to try: a list
     of choices, or {"low": …, "high": …, "log": True}; `preset` names a ready-made search space.
     Called again with the same folder it goes on to `trials` in all; so may several processes.
+    `on="ray"` runs the workers on a Ray cluster, `on="ray:HOST:PORT"` on that one; each of them
+    `needs` for example "cpus=2,gpus=1".
     `on_trial` is called after every trial. Parts from outside Weft are imported only from packages
     in `trust`.
 
@@ -163,22 +175,31 @@ def tune(
         tables = {k: v for k, v in plan.base["data"].items() if isinstance(v, TableName)}
         stored = {f"data.{k}": spool_path(v, folder / DATA_FOLDER) for k, v in tables.items()}
         plan = replace(plan, base=plan.base.with_values(stored, "memory")) if stored else plan
-        study = Study(folder, plan)  # which refuses other data than those of its earlier trials
-        try:
-            for name in tables.values():
-                spool_table(name, folder / DATA_FOLDER)
-            return _run(study, limits, workers, on_trial)
-        finally:
-            study.close()
+        with open_place(on) as where:
+            # Which refuses other data than those of its earlier trials.
+            study = Study(folder, plan, shared=where.is_remote)
+            try:
+                for name in tables.values():
+                    spool_table(name, folder / DATA_FOLDER)
+                return _run(study, limits, workers, on_trial, where, parse_resources(needs))
+            finally:
+                study.close()
 
 
-def _run(study: Study, limits: Limits, workers: int, on_trial: SearchCallback) -> TuneResult:
+def _run(
+    study: Study,
+    limits: Limits,
+    workers: int,
+    on_trial: SearchCallback,
+    where: Place,
+    needs: Resources,
+) -> TuneResult:
 
     def report(news: TrialRecord | Restart) -> None:
         on_trial(news, study.plan.metric, limits.trials)
 
-    if workers > 1:
-        run_workers(study, limits, workers, report)
+    if workers > 1 or where.is_remote:
+        run_workers(study, limits, workers, report, where, needs)
     run_trials(study, limits, report)
     best = study.best()
     if best is None:
@@ -296,8 +317,8 @@ def _make_limits(
 def _check_options(base: Config, seeds: int, workers: int) -> None:
     if seeds < 0:
         raise UserError(f"--seeds should be 0 (no restarts) or more, got {seeds}.")
-    if workers < 1:
-        raise UserError(f"--workers should be at least 1, got {workers}.")
+    if workers < 0:
+        raise UserError(f"--workers should be 0 (automatic) or more, got {workers}.")
     if not seeds and base["data"].get("test"):
         raise UserError(
             "The test file is measured on the restarts only, and --seeds 0 asks for none. Leave "
@@ -317,7 +338,7 @@ def _prepare_folder(folder: Path, overwrite: bool) -> Path:
             raise UserError(f"{folder} is a file; give a folder to -o.")
         folder.mkdir(parents=True, exist_ok=True)
         present = {path.name for path in folder.iterdir()}
-        if present - {"locks"} and "study.db" not in present:
+        if present - {"locks"} and not present & set(STUDY_FILES):
             raise UserError(f"{folder} is not empty and holds no search; choose another folder.")
         if overwrite:
             for name in {*SEARCH_FILES, "tune.html"} & present:

@@ -33,6 +33,7 @@ RETRIES = 2  # of a trial whose process was killed; perhaps it is the trial that
 PRUNER_STARTUP_TRIALS = 5  # finished trials before any is pruned
 PRUNER_WARMUP_EVALUATIONS = 3  # evaluations of a trial before it may be pruned
 SQLITE_TIMEOUT = 60  # seconds that SQLite waits for another process
+DATABASE, JOURNAL = STUDY_FILES = ("study.db", "study.jsonl")
 
 State = Literal["complete", "pruned", "failed", "killed", "running", "waiting"]
 
@@ -123,18 +124,15 @@ class ClaimedTrial:
 
 
 class Study:
-    """A handle on FOLDER/study.db."""
+    """A handle on FOLDER/study.db, or study.jsonl if several machines share it."""
 
-    def __init__(self, folder: Path, plan: SearchSpec | None = None):
+    def __init__(self, folder: Path, plan: SearchSpec | None = None, shared: bool = False):
         optuna = import_optuna()
         self.folder = folder
         (folder / "locks").mkdir(exist_ok=True)
         self.lock = file_lock(folder, "study")
         with self.lock:
-            # Opened here: in an address, a folder called 'why?' would lose its end.
-            self.storage = optuna.storages.RDBStorage(
-                "sqlite:///study.db", engine_kwargs={"creator": self._connect}
-            )
+            self.storage = self._open_storage(shared)
             direction = "maximize" if plan is None or plan.higher_is_better else "minimize"
             self.study = optuna.create_study(
                 storage=self.storage, study_name="weft", direction=direction, load_if_exists=True
@@ -150,7 +148,8 @@ class Study:
 
     def close(self) -> None:
         self.storage.remove_session()
-        self.storage.engine.dispose()
+        if (engine := getattr(self.storage, "engine", None)) is not None:
+            engine.dispose()
 
     def rows(self) -> list[TrialRecord]:
         """Return all trials, in starting order."""
@@ -229,8 +228,26 @@ class Study:
         trials: Sequence[FrozenTrial] = self.study.get_trials(deepcopy=False)
         return trials
 
+    def _open_storage(self, shared: bool) -> Any:
+        """Return Optuna's storage: a database, or a journal, which a network disk can hold."""
+        optuna = import_optuna()
+        journal = self.folder / JOURNAL
+        if shared and (self.folder / DATABASE).exists():
+            raise UserError(
+                f"{self.folder} holds a search in {DATABASE}, which machines cannot share. "
+                "Continue it without --on, or choose another folder."
+            )
+        if shared or journal.exists():
+            from weft.tune.journal import open_journal
+
+            return open_journal(journal, file_lock(self.folder, "journal"))
+        # Opened here: in an address, a folder called 'why?' would lose its end.
+        return optuna.storages.RDBStorage(
+            "sqlite:///study.db", engine_kwargs={"creator": self._connect}
+        )
+
     def _connect(self) -> sqlite3.Connection:
-        path = self.folder / "study.db"
+        path = self.folder / DATABASE
         return sqlite3.connect(path, timeout=SQLITE_TIMEOUT, check_same_thread=False)
 
     def _trial_lock(self, number: int) -> "BaseFileLock":
