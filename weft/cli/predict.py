@@ -85,9 +85,14 @@ def predict(
     embeddings: Annotated[
         str, typer.Option(help="With -o, sentence vectors instead: column or npy.")
     ] = "",
+    on: options.On = "",
+    needs: options.Needs = "",
     trust: options.Trust = [],  # noqa: B006
 ) -> None:
     """Predict every text of a file or of the command line, in order."""
+    if on:
+        _spread(on, needs, inputs or [], output, part)
+        return
     from weft.loading import load
     from weft.predict.evaluate import prediction_json
     from weft.text.example import SkipCounter
@@ -188,6 +193,34 @@ def _predict_files(
         embeddings=kind,
     )  # fmt: skip
     typer.echo(f"{output}: {done}", err=True)
+
+
+def _spread(on: str, needs: str, inputs: Sequence[str], output: Path | None, part: str) -> None:
+    """Run this command on a cluster, one part for each job that fits."""
+    from weft.jobs import open_place, parse_resources
+    from weft.predict.bulk import expand_patterns, spread_parts
+
+    if output is None or part != "1/1":
+        raise UserError("--on divides the rows of tables among parts: pass -o, and no --part.")
+    expand_patterns(inputs)
+    words = sys.argv[1:]
+    for option in ("--on", "--needs"):
+        words = drop_option(words, option)
+    with open_place(on) as where:
+        spread_parts(words, where, parse_resources(needs))
+
+
+def drop_option(words: Sequence[str], option: str) -> list[str]:
+    """Return a command line without an option and its value."""
+    kept, skip = [], False
+    for word in words:
+        if skip or word.startswith(f"{option}="):
+            skip = False
+        elif word == option:
+            skip = True
+        else:
+            kept.append(word)
+    return kept
 
 
 def looks_like_a_path(given: str) -> bool:

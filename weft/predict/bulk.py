@@ -10,15 +10,16 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from weft.errors import UserError
+from weft.jobs import Job, Place, Resources, spread, stop
 from weft.predict.predictor import Predictor
 from weft.progress import ProgressLines, Stage, duration, open_bar, print_line
 from weft.storage import atomic_write
@@ -31,6 +32,7 @@ from weft.text.line_source import file_not_found, strip_compression
 BLOCK_ROWS = 10_000
 COUNTED_ROWS = 100  # between two updates of the progress
 EMBED_ROWS = 1000  # texts that are embedded at once
+POLL_SECONDS = 0.2  # between looks at the parts on a cluster
 Embeddings = Literal["", "column", "npy"]
 
 
@@ -98,6 +100,46 @@ def predict_files(
                     save_block(block, target, _predict(predictor, block, path, count))
                 rows, files = rows + len(block.texts), files + 1
     return BulkResult(rows, files, skipped, time.perf_counter() - began)
+
+
+def spread_parts(
+    words: Sequence[str],
+    where: Place,
+    needs: Resources,
+    on_part: Callable[[str], None] = print_line,
+) -> None:
+    """Run `weft WORDS --part i/n` for every part at a place, as many parts as fit at once.
+
+    A part whose machine is lost starts again, and skips the files that are there.
+    """
+    threads = max(1, int(needs.cpus or 1))
+    gpus = float(where.gpus > 0) if needs.gpus is None else needs.gpus
+    needs = replace(needs, cpus=needs.cpus or 1, gpus=gpus)
+    words = words if gpus or not where.is_remote else [*words, "--device", "cpu"]
+    parts = where.count_slots(needs)
+    jobs = [
+        Job(f"part {i}/{parts}", "weft", (*words, "--part", f"{i}/{parts}"), "", threads, needs)
+        for i in range(1, parts + 1)
+    ]
+    waiting = dict(zip(jobs, spread(jobs, where), strict=True))
+    losses = dict.fromkeys(jobs, 0)
+    try:
+        while waiting:
+            for job, running in list(waiting.items()):
+                code = running.poll()
+                if running.losses > losses[job]:
+                    losses[job] = running.losses
+                    on_part(f"{job.name}: its machine was lost, starting again")
+                if code is None:
+                    continue
+                del waiting[job]
+                if code:
+                    reason = running.last_line().removeprefix("error: ")
+                    raise UserError(reason or f"{job.name} ended with status {code}.")
+                on_part(f"{job.name}: {running.last_line()}")
+            time.sleep(POLL_SECONDS)
+    finally:
+        stop(list(waiting.values()))
 
 
 def expand_patterns(patterns: Sequence[str]) -> list[str]:
