@@ -179,7 +179,7 @@ def _answer_at_once(scope: Scope, response: Response, headers: list[tuple[bytes,
         connection is not None
         and type(response) is Response  # no stream
         and (b"connection", b"close") not in headers
-        and connection.answer(scope[CYCLE_KEY], response.status_code, headers, response.body)
+        and connection.answer(scope[CYCLE_KEY], response.status_code, headers, bytes(response.body))
     )
 
 
