@@ -26,6 +26,19 @@ def test_estimate_is_the_t_test_of_scipy():
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
 
 
+def test_extremes_of_many_seeds_are_left_out():
+    """One failed run of ten does not change the verdict; three do. The interval is scipy's."""
+    values = [0.95, 0.97, 0.93, 0.96, 0.99, 0.94, 0.98, 0.92, 0.97, 0.25]
+    found = estimate(values, 0.8, 0.05)
+    low, high = stats.mstats.trimmed_mean_ci(np.array(values), (0.2, 0.2), alpha=0.05)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
+    assert found.mean == pytest.approx(stats.trim_mean(values, 0.2), abs=1e-12)
+    assert found.low > 0.8
+    assert estimate([*values[3:], 0.25, 0.3, 0.3], 0.8, 0.05).low < 0.8
+    few = values[-5:]  # too few to leave any out
+    assert estimate(few, 0.8, 0.05).mean == pytest.approx(np.mean(few))
+
+
 def test_one_seed_decides_nothing_and_equal_seeds_need_no_interval():
     assert estimate([9.0], 0, 0.05).low == -np.inf
     assert estimate([2.0, 2.0], 1, 0.05) == estimate([2.0, 2.0, 2.0], 1, 0.05)

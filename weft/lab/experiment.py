@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from weft.lab.intervals import Estimate, estimate
+from weft.lab.intervals import Estimate, estimate, trimmed_mean
 
 Point: TypeAlias = float | str  # on the x axis: a number, or the name of a category
 Measurements: TypeAlias = Mapping[str, Mapping[Point, float]]  # by series, then by point
@@ -113,13 +113,13 @@ class Verdict:
 
 
 class Means:
-    """Measurements averaged over seeds: `means("LSTM", 40)`."""
+    """Measurements averaged over seeds, without the extremes: `means("LSTM", 40)`."""
 
     def __init__(self, runs: Sequence[Measurements]):
         self.runs = runs
 
     def __call__(self, series: str, point: Point) -> float:
-        return sum(run[series][point] for run in self.runs) / len(self.runs)
+        return trimmed_mean([run[series][point] for run in self.runs])
 
 
 @dataclass(frozen=True)
