@@ -7,7 +7,7 @@ from weft.lab.experiment import Experiment, Means, Table, at
 from weft.lab.pretraining import FIRST_WORD, fine_tune, network, pretrain
 from weft.lab.training import Rows, accuracy, build, fit_rows
 
-TOPICS, TOPIC_WORDS, LENGTH = 8, 30, 8
+TOPICS, TOPIC_WORDS, LENGTH = 8, 12, 8
 VOCABULARY = FIRST_WORD + TOPICS * TOPIC_WORDS
 LABELS = (8, 32, 128, 512)
 PRETRAINED, SCRATCH = "pre-trained", "from scratch"
@@ -30,7 +30,7 @@ def draw_labelled(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.
 
 def measure(seed: int) -> Table:
     """Return the accuracy by the number of labelled sentences, with pre-training and without."""
-    base = pretrain("masked", VOCABULARY, draw, seed, 500)
+    base = pretrain("masked", VOCABULARY, draw, seed, 1000)
     rng = np.random.default_rng([seed, 1])
     ids, topics = draw_labelled(rng, max(LABELS))
     test_ids, test_topics = draw_labelled(rng, 400)
@@ -43,7 +43,7 @@ def measure(seed: int) -> Table:
             if name == PRETRAINED:
                 fine_tune(base, model)
             train = Rows(list(ids[:count]), topics[:count].tolist())
-            fit_rows(model, train, seed, 60, 16, learning_rate=2e-3)
+            fit_rows(model, train, seed, 120, 16, learning_rate=2e-3)
             scores[name][count] = accuracy(model, test)
     return scores
 
@@ -69,8 +69,8 @@ EXPERIMENT = Experiment(
     decks=("000", "001"),
     why="A language model has learnt from plain text which words go together, so a label on one "
     "sentence speaks for all the words of its topic.",
-    data="Sentences of 8 words about one of eight topics, a third of the words from anywhere; 500 "
-    "updates as a masked language model, then 60 updates on 8 to 512 labelled sentences.",
+    data="Sentences of 8 words about one of eight topics, a third of the words from anywhere; 1,000 "
+    "updates as a masked language model, then 120 updates on 8 to 512 labelled sentences.",
     measure=measure,
     conditions=(GAIN[32].above(0.1), (GAIN[32] - GAIN[512]).above(0.05)),
     holds=_holds,

@@ -10,7 +10,6 @@ from weft.lab.training import accuracy, build, fit_rows
 WARMUPS = {"none": 0, "100 updates": 100}
 NORMS = {"norm after (2017)": "post", "norm before": "pre"}
 POST, PRE = NORMS
-RESTARTS = 3
 
 
 def measure(seed: int) -> Table:
@@ -20,17 +19,14 @@ def measure(seed: int) -> Table:
     scores: Table = {name: {} for name in NORMS}
     for name, norm in NORMS.items():
         for kind, warmup in WARMUPS.items():
-            values = []
-            for restart in range(RESTARTS):
-                torch.manual_seed(RESTARTS * seed + restart)
-                encoder = {
-                    "kind": "transformer", "hidden": 32, "layers": 4, "heads": 4, "norm": norm,
-                    "dropout": 0.0,
-                }  # fmt: skip
-                model = build(WORDS, 2, encoder=encoder, pool={"kind": "max"})
-                fit_rows(model, train, seed + restart, 200, 16, learning_rate=1e-2, warmup=warmup)
-                values.append(accuracy(model, test))
-            scores[name][kind] = float(np.mean(values))
+            torch.manual_seed(seed)
+            encoder = {
+                "kind": "transformer", "hidden": 32, "layers": 4, "heads": 4, "norm": norm,
+                "dropout": 0.0,
+            }  # fmt: skip
+            model = build(WORDS, 2, encoder=encoder, pool={"kind": "max"})
+            fit_rows(model, train, seed, 200, 16, learning_rate=1e-2, warmup=warmup)
+            scores[name][kind] = accuracy(model, test)
     return scores
 
 
@@ -55,7 +51,7 @@ EXPERIMENT = Experiment(
     why="At the start the gradients near the output are large and the averages of Adam are not "
     "settled; full steps then push the network where it learns nothing more.",
     data="The order of two marked words among nine; four layers of width 32 at a learning rate of "
-    "0.01, 200 updates, the average of three restarts for each seed.",
+    "0.01, 200 updates.",
     measure=measure,
     conditions=((at(POST, "100 updates") - at(POST, "none")).above(0.1),),
     holds=_holds,
@@ -63,5 +59,9 @@ EXPERIMENT = Experiment(
     x="warm-up",
     y="accuracy",
     limits=(0, 1),
-    seconds=20,
+    seeds=6,
+    seconds=4,
+    explanation="At this rate four layers with the norm after each part learn nothing, slow start or "
+    "not; at a tenth of it, they learn with and without. What helps here is to put the norm before "
+    "each part, as Transformers have done since 2019.",
 )
