@@ -71,5 +71,6 @@ EXPERIMENT = Experiment(
     x="width of the beam",
     y="log-probability of the sentence found",
     limits=(-20, 0),
-    seconds=2,
+    seeds=16,
+    seconds=0.3,
 )

@@ -86,5 +86,5 @@ EXPERIMENT = Experiment(
     x="position of the word",
     y="words right",
     limits=(0, 1),
-    seconds=4,
+    seconds=1.5,
 )

@@ -104,5 +104,6 @@ EXPERIMENT = Experiment(
     x="n in aⁿbⁿ (trained up to 12)",
     y="end at the right step",
     limits=(0, 1),
-    seconds=9,
+    seeds=12,
+    seconds=3,
 )

@@ -42,5 +42,6 @@ EXPERIMENT = Experiment(
     x="n in aⁿbⁿcⁿ (trained up to 12)",
     y="changes at the right step",
     limits=(0, 1),
-    seconds=8,
+    seeds=12,
+    seconds=3,
 )

@@ -81,7 +81,8 @@ EXPERIMENT = Experiment(
     y="accuracy",
     limits=(0, 1),
     log_x=True,
-    seconds=6,
+    seeds=10,
+    seconds=3,
     explanation="The lecture's Elman network starts with small random weights. One that starts "
     "with an orthogonal recurrent matrix, as Weft's does, neither shrinks nor stretches its "
     "memory, and remembers here as well as an LSTM: the weights forget, not the formula.",

@@ -83,5 +83,6 @@ EXPERIMENT = Experiment(
     x="question",
     y="accuracy",
     limits=(0, 1),
-    seconds=4,
+    seeds=12,
+    seconds=1.5,
 )

@@ -79,5 +79,5 @@ EXPERIMENT = Experiment(
     y="accuracy",
     limits=(0, 1),
     log_x=True,
-    seconds=9,
+    seconds=6,
 )

@@ -16,7 +16,7 @@ TOPICS, TOPIC_WORDS, SENTENCE = 6, 8, 5
 VOCABULARY = FIRST + TOPICS * TOPIC_WORDS
 FRAME = SpecialTokens((SPECIALS.index(CLS),), (SPECIALS.index(SEP),), (SPECIALS.index(SEP),))
 DOCUMENTS, SENTENCES = 400, 4
-PRETRAINED, TUNED, LABELS, TESTED = 900, 60, 96, 600
+PRETRAINED, TUNED, LABELS, TESTED = 900, 150, 96, 600
 WITH, WITHOUT = "with next sentence", "masked words only"
 PAIRS, SINGLE = "two sentences: one topic?", "one sentence: which topic?"
 BERT = {
@@ -83,7 +83,7 @@ def tune(base: Model, outputs: int, source: Padded, labels: torch.Tensor, pair: 
         chosen = slice(start, start + 16)
         return label_loss(model(rows(chosen)), labels[chosen])
 
-    minimise(model, loss, TUNED, learning_rate=1e-3, warmup=TUNED // 10)
+    minimise(model, loss, TUNED, learning_rate=1e-3, warmup=TUNED // 10, decay=True)
     with torch.no_grad():
         predicted = logits_of(model(rows(slice(LABELS, None)))).argmax(1)
     return float((predicted == labels[LABELS:]).float().mean())
@@ -143,6 +143,6 @@ EXPERIMENT = Experiment(
     x="task",
     y="accuracy",
     limits=(0, 1),
-    seeds=8,
-    seconds=8,
+    seeds=12,
+    seconds=12,
 )

@@ -82,5 +82,5 @@ EXPERIMENT = Experiment(
     x="words in the sentence",
     y="fraction of words",
     limits=(0, 1),
-    seconds=12,
+    seconds=2.5,
 )

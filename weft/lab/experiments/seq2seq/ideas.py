@@ -99,5 +99,5 @@ EXPERIMENT = Experiment(
     x="words in the sentence",
     y="words translated right",
     limits=(0, 1),
-    seconds=12,
+    seconds=7,
 )

@@ -120,5 +120,5 @@ EXPERIMENT = Experiment(
     y="exponent of the length",
     limits=(0, 2.2),
     seeds=3,
-    seconds=7,
+    seconds=6,
 )

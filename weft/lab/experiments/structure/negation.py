@@ -168,7 +168,7 @@ EXPERIMENT = Experiment(
     x="“not” in the phrase",
     y="phrases rightly called good or bad",
     limits=(0, 1),
-    seeds=6,
+    seeds=8,
     seconds=4,
     explanation="The parse alone is not enough: an LSTM that also reads the brackets of the tree as "
     "words gets no further after as much training. A recursive net need not learn to match "

@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
     x="warm-up",
     y="accuracy",
     limits=(0, 1),
-    seeds=6,
+    seeds=8,
     seconds=4,
     explanation="At this rate four layers with the norm after each part learn nothing, slow start or "
     "not; at a tenth of it, they learn with and without. What helps here is to put the norm before "

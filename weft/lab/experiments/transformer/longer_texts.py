@@ -73,7 +73,8 @@ EXPERIMENT = Experiment(
     x="words in the text (trained up to 12)",
     y="accuracy",
     limits=(0, 1),
-    seconds=5,
+    seeds=10,
+    seconds=3,
     explanation="A sinusoid is defined at position 30, but the network has never seen that pattern "
     "of values and has learnt nothing about it. Later work adds distances instead of positions "
     "(Shaw et al. 2018, Press et al. 2022).",
