@@ -1,10 +1,14 @@
 """`weft lab`: real runs, kept and repeated bit by bit, and the page they end on."""
 
+import inspect
 import json
 import re
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from weft.cli.main import app
@@ -49,6 +53,38 @@ def test_the_same_seed_measures_the_same(folder):
     again = measure(NAME, 0).measurements
     assert again == load_run(folder, NAME, 0).measurements
     assert again != load_run(folder, NAME, 1).measurements
+
+
+@pytest.mark.parametrize(
+    ("name", "shorter"),
+    [
+        ("beam-width", {}),
+        ("early-stopping", {}),
+        ("negation", {"TRAINED": 60, "TESTED": 20, "UPDATES": 4}),
+        ("next-sentence", {"DOCUMENTS": 40, "PRETRAINED": 6, "TUNED": 6, "TESTED": 20}),
+        ("elmo-layers", {"UPDATES": 4, "TESTED": 20}),
+        ("restarts", {"UPDATES": 2}),
+        ("power-laws", {"UNLIMITED": 4, "STOPS": (2, 4)}),
+    ],
+)
+def test_measurements_depend_on_the_seed_alone(name, shorter, monkeypatch):
+    """Threads that prepare batches, and whatever ran before, change no bit."""
+    experiment = load_experiment(name)
+    module = inspect.getmodule(experiment.measure)
+    for constant, value in shorter.items():
+        monkeypatch.setattr(module, constant, value)
+    if name == "restarts":
+        monkeypatch.setattr(module, "pretrain", partial(shorten, module.pretrain))
+    first = measure(name, 3).measurements
+    torch.rand(7)
+    assert measure(name, 3).measurements == first
+    assert measure(name, 4).measurements != first
+    for condition in experiment.conditions:
+        assert np.isfinite(condition.quantity.of(first))
+
+
+def shorten(pretrain, objective, vocabulary, draw, seed, updates):
+    return pretrain(objective, vocabulary, draw, seed, 10)
 
 
 def test_finished_seeds_are_kept_and_others_run(folder):

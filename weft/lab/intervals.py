@@ -9,13 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 MANY = 8  # runs, of which a fifth on either side can be left out
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The trimmed mean over seeds, its interval, and the one-sided p-value of "above the threshold"."""
+    """The trimmed mean over seeds, its interval, and the p-value of "above the threshold"."""
 
     mean: float
     low: float

@@ -73,9 +73,9 @@ EXPERIMENT = Experiment(
     decks=("000",),
     why="In training every word is predicted after the right ones. At run time a mistake becomes "
     "part of the input, where none was ever seen.",
-    data="Sentences of 24 words, each of which follows from the two before by a table that the model "
-    "has to learn; it is given six words and goes on alone, or is corrected after every word. 300 "
-    "updates of 32 sentences.",
+    data="Sentences of 24 words, each of which follows from the two before by a table that the "
+    "model has to learn; it is given six words and goes on alone, or is corrected after every "
+    "word. 300 updates of 32 sentences.",
     measure=measure,
     conditions=(
         (at(GOLD, LENGTH) - at(OWN, LENGTH)).above(0.1),

@@ -125,7 +125,7 @@ def _fails(mean: Means) -> str:
     return (
         f"Off the first and the second layer, a classifier reads noun or verb in "
         f"{mean(SYNTAX, 1):.0%} and {mean(SYNTAX, 2):.0%} of cases, the topic in "
-        f"{mean(MEANING, 1):.0%} and {mean(MEANING, 2):.0%}: what is known below is known above too."
+        f"{mean(MEANING, 1):.0%} and {mean(MEANING, 2):.0%}: what is known below is known above."
     )
 
 
@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
     limits=(0, 1),
     seeds=8,
     seconds=4,
-    explanation="The second layer adds its states to those of the first, so a linear classifier finds "
-    "there what it found below. On real text, too, the difference is small: half a point for parts "
-    "of speech, between one and two for word senses (Peters et al. 2018).",
+    explanation="The second layer adds its states to those of the first, so a linear classifier "
+    "finds there what it found below. On real text, too, the difference is small: half a point for "
+    "parts of speech, between one and two for word senses (Peters et al. 2018).",
 )

@@ -69,8 +69,8 @@ EXPERIMENT = Experiment(
     decks=("000", "001"),
     why="A language model has learnt from plain text which words go together, so a label on one "
     "sentence speaks for all the words of its topic.",
-    data="Sentences of 8 words about one of eight topics, a third of the words from anywhere; 1,000 "
-    "updates as a masked language model, then 120 updates on 8 to 512 labelled sentences.",
+    data="Sentences of 8 words about one of eight topics, a third of the words from anywhere; "
+    "1,000 updates as a masked language model, then 120 updates on 8 to 512 labelled sentences.",
     measure=measure,
     conditions=(GAIN[32].above(0.1), (GAIN[32] - GAIN[512]).above(0.05)),
     holds=_holds,

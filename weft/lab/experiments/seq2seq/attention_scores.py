@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
     y="words translated right",
     limits=(0, 1),
     seconds=5,
-    explanation="After 250 updates they differ in speed, not in what they can learn: divided by √d, "
-    "small products of small states leave the softmax nearly flat, and it takes longer to point. "
-    "The division pays where vectors are wide and products large, as in a Transformer.",
+    explanation="After 250 updates they differ in speed, not in what they can learn: divided by "
+    "√d, small products of small states leave the softmax nearly flat, and it takes longer to "
+    "point. The division pays where vectors are wide and products large, as in a Transformer.",
 )

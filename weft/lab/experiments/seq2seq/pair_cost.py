@@ -86,8 +86,8 @@ def _holds(mean: Means) -> str:
         f"When both texts get twice as long, a model that passes on one vector works about twice "
         f"as hard (exponents {mean(OPERATIONS, PLAIN):.2f} for translating and "
         f"{mean(OPERATIONS, VECTORS):.2f} for comparing), and one that looks from every word at "
-        f"every word of the other text three to four times as hard ({mean(OPERATIONS, ATTENTION):.2f} "
-        f"and {mean(OPERATIONS, ALIGNED):.2f})."
+        f"every word of the other text three to four times as hard "
+        f"({mean(OPERATIONS, ATTENTION):.2f} and {mean(OPERATIONS, ALIGNED):.2f})."
     )
 
 

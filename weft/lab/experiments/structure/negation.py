@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
     limits=(0, 1),
     seeds=8,
     seconds=4,
-    explanation="The parse alone is not enough: an LSTM that also reads the brackets of the tree as "
-    "words gets no further after as much training. A recursive net need not learn to match "
+    explanation="The parse alone is not enough: an LSTM that also reads the brackets of the tree "
+    "as words gets no further after as much training. A recursive net need not learn to match "
     "brackets; its layers follow them.",
 )

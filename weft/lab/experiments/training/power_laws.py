@@ -112,8 +112,8 @@ def _holds(mean: Means) -> str:
 
 def _fails(mean: Means) -> str:
     return (
-        f"What the loss has above its lowest possible value falls from {_describe(mean)}: it falls, "
-        "but not along straight lines."
+        f"What the loss has above its lowest possible value falls from {_describe(mean)}: it "
+        "falls, but not along straight lines."
     )
 
 
@@ -132,9 +132,10 @@ EXPERIMENT = Experiment(
     decks=("003",),
     why="“The larger the number of parameters in the model, the better it will generalise.” If the "
     "gain follows a power law, small models tell what a large one will reach.",
-    data="Recurrent language models of sentences whose words each depend on the one before, so that "
-    "the lowest possible loss is known: 2 to 32 units, 25 to 400 sentences, 16 to 256 updates. The "
-    f"largest has to lie within {TOLERANCE:.0%} of the line through the four smaller ones.",
+    data="Recurrent language models of sentences whose words each depend on the one before, so "
+    "that the lowest possible loss is known: 2 to 32 units, 25 to 400 sentences, 16 to 256 "
+    f"updates. The largest has to lie within {TOLERANCE:.0%} of the line through the four "
+    "smaller ones.",
     measure=measure,
     conditions=tuple(c for name in (PARAMETERS, DATA, COMPUTE) for c in _conditions(name)),
     holds=_holds,

@@ -39,9 +39,10 @@ def measure(seed: int) -> Table:
 
 def _holds(mean: Means) -> str:
     return (
-        f"Of {TRIES} tries that differ only in chance, the worst gets {mean('worst try', TRIES):.0%} "
-        f"of new texts right and the average one {mean(TYPICAL, TRIES):.0%}; the one that is best "
-        f"on the development texts gets {mean(CHOSEN, TRIES):.0%}."
+        f"Of {TRIES} tries that differ only in chance, the worst gets "
+        f"{mean('worst try', TRIES):.0%} of new texts right and the average one "
+        f"{mean(TYPICAL, TRIES):.0%}; the one that is best on the development texts gets "
+        f"{mean(CHOSEN, TRIES):.0%}."
     )
 
 
@@ -55,8 +56,8 @@ def _fails(mean: Means) -> str:
 EXPERIMENT = Experiment(
     claim="Fine-tuning at a high rate sometimes collapses, and restarts make up for it.",
     decks=("000",),
-    why="“BERT-Large requires random restarts to work”: the new head and the order of the texts are "
-    "random, and a few large steps at the start can ruin what pre-training has learnt.",
+    why="“BERT-Large requires random restarts to work”: the new head and the order of the texts "
+    "are random, and a few large steps at the start can ruin what pre-training has learnt.",
     data=f"A masked language model of two layers, fine-tuned on {LABELS} sentences about one of "
     f"eight topics, {TRIES} times, {UPDATES} updates at a rate of {RATE:g}; 200 development texts "
     "choose one.",

@@ -61,7 +61,7 @@ EXPERIMENT = Experiment(
     limits=(0, 1),
     seeds=8,
     seconds=4,
-    explanation="At this rate four layers with the norm after each part learn nothing, slow start or "
-    "not; at a tenth of it, they learn with and without. What helps here is to put the norm before "
-    "each part, as Transformers have done since 2019.",
+    explanation="At this rate four layers with the norm after each part learn nothing, slow start "
+    "or not; at a tenth of it, they learn with and without. What helps here is to put the norm "
+    "before each part, as most Transformers now do.",
 )
