@@ -1,6 +1,7 @@
-"""What each layer of ELMo knows: a small classifier reads its vectors and nothing else."""
+"""The layers of ELMo: a small classifier reads the vectors of each and nothing else."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ SPELLING = [
     "", "", *MARKS, *(f"{a}{b}" for a in "kmps" for b in "aeiouy"), *(f"b{c}" for c in "aeio")
 ]  # fmt: skip
 SHARED_FROM = FIRST + len(MARKS) + TOPICS * TOPIC_WORDS
-SIZES = {
+SIZES: dict[str, Any] = {
     "width": 24, "character_width": 8, "filters": ((1, 8), (2, 24)), "highway_layers": 1,
     "hidden": 48, "max_bytes": 4,
 }  # fmt: skip

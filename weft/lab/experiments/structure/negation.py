@@ -1,4 +1,4 @@
-"""What does “not” apply to? A parse says it; a sequence of words leaves it open."""
+"""Negation: a parse says what “not” applies to; a sequence of words leaves it open."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -80,7 +80,11 @@ def measure(seed: int) -> Table:
         last = train(WIDTHS * n, lambda: language.draw(32), test, (UNLIMITED,))
         losses[PARAMETERS][n] = last[UNLIMITED]
         few = language.draw(SENTENCES * n)
-        stops = train(WIDE, lambda few=few: language.rng.permutation(few)[:32], test, STOPS)
+
+        def draw(few: np.ndarray = few) -> np.ndarray:
+            return language.rng.permutation(few)[:32]
+
+        stops = train(WIDE, draw, test, STOPS)
         losses[DATA][n] = min(stops.values())  # stopped in time
     scores: Table = {}
     for name, values in losses.items():
@@ -88,7 +92,7 @@ def measure(seed: int) -> Table:
         # Twice the units are more than twice the parameters.
         sizes = [count_parameters(WIDTHS * n) if name == PARAMETERS else n for n in TIMES]
         law = fit_power_law(sizes[:-1], [bits[n] for n in TIMES[:-1]])
-        scores[name] = dict(bits)
+        scores[name] = {n: bits[n] for n in TIMES}
         scores[f"{name}, predicted"] = {TIMES[-1]: law.at(sizes[-1])}
     return scores
 
