@@ -159,7 +159,9 @@ def join_cluster(address: str) -> Iterator[RayCluster]:
     A program that has joined a cluster itself stays in it.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # to connect: 20 take 13 minutes
+    # Ray would try to connect for 13 minutes.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+    os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "10")
     ray = _import_ray()
     if ray.is_initialized():
         yield RayCluster(ray, address)
@@ -219,6 +221,6 @@ def _check_address(ray: Any, address: str) -> None:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"No Ray cluster answers at {host}:{port} ({reason}). Start one with `ray start --head "
-            f"--port {port}`, or correct --on."
+            f"No Ray cluster answers at {host}:{port} ({reason}). Start one with `ray start "
+            "--head`, or correct --on."
         ) from None
