@@ -17,6 +17,7 @@ from weft.run.split import (
     from_files,
     text_hash,
 )
+from weft.text import read as reading
 from weft.text.example import Example
 
 
@@ -121,6 +122,24 @@ def test_splits_with_a_file_are_not_cut_from_train(tmp_path):
     chosen = choose_holdout(Data(train=data.train, test=data.train))
     assert not chosen.test
     assert len(chosen.dev) == 10
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("files", [(), ("dev",), ("dev", "test")], ids=["train", "dev", "test"])
+def test_all_parts_are_read_in_one_pass(tmp_path, monkeypatch, files, known):
+    rows = [(f"text {i}", "ab"[i % 2]) for i in range(101)]
+    train = rows_file(tmp_path, rows)
+    data = Data(train=train, **dict.fromkeys(files, train))
+    part = apply_holdout(data, choose_holdout(data))
+    if known:
+        texts(part.train)
+    opened = []
+    real = reading.LineSource
+    monkeypatch.setattr(reading, "LineSource", lambda path: opened.append(path) or real(path))
+    together = [(name, example.text) for name, example in part.read_together()]
+    assert len(opened) == 1 + len(files)
+    for name in ("train", "dev", "test"):
+        assert [text for side, text in together if side == name] == texts(getattr(part, name))
 
 
 def test_a_holdout_is_saved_and_read_back(tmp_path):

@@ -70,36 +70,36 @@ def compute_stats(
 ) -> DatasetStats:
     """Count every split in one pass; `gold` returns the gold structure of an example."""
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
-    parts: dict[str, Iterable[Example]]
+    examples: Iterable[tuple[str, Example]]
     if folds:
-        parts = {f"all, in {folds} folds": example_source(data, data.train)()}
+        name = f"all, in {folds} folds"
+        rows = {name: 0}
+        examples = ((name, example) for example in example_source(data, data.train)())
     else:
-        parts = {name: examples() for name, examples in sources.items() if examples}
-    rows: Counter[str] = Counter()
+        rows = {name: 0 for name, source in sources.items() if source}
+        examples = splits.read_together()
     words: Counter[str] = Counter()
     labels: dict[str, Counter[str]] = {}
     kind = ""
-    for split, examples in parts.items():
-        rows[split] = 0
-        for example in examples:
-            rows[split] += 1
-            structure = gold(example) if gold else None
-            if structure is not None:
-                kind = structure.kind
-                if kind != "answer":  # its words are only the answer
-                    words[split] += len(structure.words)
-            if writes:
-                words[split] += len(example.text.split())
-                continue
-            for name in label_names(structure) if structure else _label_names(example):
-                if name in labels or len(labels) < MAX_COUNTED_LABELS:
-                    labels.setdefault(name, Counter())[split] += 1
+    for split, example in examples:
+        rows[split] += 1
+        structure = gold(example) if gold else None
+        if structure is not None:
+            kind = structure.kind
+            if kind != "answer":  # its words are only the answer
+                words[split] += len(structure.words)
+        if writes:
+            words[split] += len(example.text.split())
+            continue
+        for name in label_names(structure) if structure else _label_names(example):
+            if name in labels or len(labels) < MAX_COUNTED_LABELS:
+                labels.setdefault(name, Counter())[split] += 1
     files = [("train", data.train), ("dev", data.dev), ("test", data.test)]
     paths = tuple((split, path) for split, path in files if path)
     ordered = dict(sorted(labels.items(), key=lambda item: (-item[1].total(), item[0])))
     return DatasetStats(
         files=paths,
-        rows=dict(rows),
+        rows=rows,
         labels={name: dict(counts) for name, counts in ordered.items()},
         numeric=numbers,
         notes=_skipped_rows(data, [path for _, path in paths]),

@@ -26,7 +26,9 @@ def normalise(text: str) -> str:
 
 def is_emoticon(mark: str) -> bool:
     """Return whether a run of punctuation is an emoticon or emoji: `:)`, `;-(`, `<3`."""
-    return bool(_EMOTICON.search(mark)) or any(unicodedata.category(c) == "So" for c in mark)
+    if _EMOTICON.search(mark):
+        return True
+    return not mark.isascii() and any(unicodedata.category(c) == "So" for c in mark)
 
 
 def split_words(normal_text: str) -> list[str]:

@@ -51,6 +51,15 @@ class Splits:
     dev: Source | None = None
     test: Source | None = None
     note: Callable[[], str] = str  # what to say of classes that were kept in train
+    # All parts, read together where one file holds several: (name of the part, example)
+    together: Callable[[], Iterator[tuple[str, Example]]] | None = None
+
+    def read_together(self) -> Iterator[tuple[str, Example]]:
+        """Yield every example with the name of its part, in no order of parts."""
+        if self.together is not None:
+            return self.together()
+        parts = {"train": self.train, "dev": self.dev, "test": self.test}
+        return ((name, e) for name, source in parts.items() if source for e in source())
 
 
 def open_splits(
@@ -334,6 +343,18 @@ class RowParts:
                 yield example
         self._known = known
 
+    def label(self) -> Iterator[tuple[int, Example]]:
+        """Yield every row with its part."""
+        if self._known is not None:
+            yield from zip(self._known, self.source(), strict=False)
+            return
+        known = bytearray()
+        for example in self.source():
+            found = self.assign(example)
+            known.append(found)
+            yield found, example
+        self._known = known
+
 
 def _split_files(
     data: Data,
@@ -368,7 +389,19 @@ def _split_files(
         train = _remaining(whole, texts, lambda e: assign_rest(e) != Part.TRAIN, data.phrases)
     else:
         train = partial(parts.select, Part.TRAIN, whole)
+        return Splits(train, dev, test, together=lambda: _read_together(parts, data, dev, test))
     return Splits(train, dev, test)
+
+
+def _read_together(
+    parts: RowParts, data: Data, dev: Source | None, test: Source | None
+) -> Iterator[tuple[str, Example]]:
+    """Yield the rows of the training file with their parts, then those of the other files."""
+    names = {int(part): part.name.lower() for part in Part}
+    yield from ((names[part], example) for part, example in parts.label())
+    for name, path, source in (("dev", data.dev, dev), ("test", data.test, test)):
+        if path and source is not None:
+            yield from ((name, example) for example in source())
 
 
 def cross_validation_splits(data: Data, count: int, numbers: bool = False) -> list[Splits]:
