@@ -136,12 +136,15 @@ def equal(record: Record, args: Any) -> None:
         folder = Path(name)
         files = write_data(folder)
         for family in args.families.split(";") if args.families else FAMILIES:
-            changes = {"train.epochs": 1, "train.optimiser": args.optimiser}
+            changes = {"train.optimiser": args.optimiser}
             config = configure(family, files, changes)
-            train_in(1, config, folder / "probe", args.dtype)
-            done = json.loads((folder / "probe/model/record.json").read_text("utf-8"))["updates"]
-            config = config.with_values({"train.epochs": -(-args.updates // done)}, "bench")
-            train_in(1, config, folder / "one", args.dtype)
+            done, epochs = 0, 2
+            while done < args.updates:
+                epochs = -(-epochs * args.updates // done) if done else epochs
+                config = config.with_values({"train.epochs": epochs}, "bench")
+                train_in(1, config, folder / "one", args.dtype)
+                trained = json.loads((folder / "one/model/record.json").read_text("utf-8"))
+                done = trained["updates"]
             for size in map(int, args.processes.split(",")):
                 for shard in (False, True):
                     given = config.with_values({"train.shard": shard}, "bench")

@@ -3,11 +3,13 @@
     python bench/scale.py --rows 100000,1000000 --folder SCRATCH
 
 The generated file is that of bench/memory.py. Time and peak memory are those of the command and
-all its processes; "parts" says what the command spent on looking at the data and on training.
+all its processes; training began when the first trial wrote its log, after the rows had been read,
+split and checked.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,10 +48,13 @@ def run(path: Path, out: Path, more: list[str]) -> dict:
     started = time.perf_counter()
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     peak = [0]
+    began: list[float] = []
 
     def look() -> None:
         while child.poll() is None:
             peak[0] = max(peak[0], resident(child.pid))
+            if not began and any(out.glob("trials/*/log.txt")):
+                began.append(round(time.perf_counter() - started, 1))
             time.sleep(0.2)
 
     watcher = threading.Thread(target=look)
@@ -60,7 +65,7 @@ def run(path: Path, out: Path, more: list[str]) -> dict:
     seconds = time.perf_counter() - started
     if child.returncode:
         sys.exit(f"weft compare ended with {child.returncode}: {said[-1:]}")
-    return {"seconds": seconds, "peak": peak[0], "said": said}
+    return {"seconds": seconds, "peak": peak[0], "began": began[0] if began else None}
 
 
 def main() -> None:
@@ -79,6 +84,8 @@ def main() -> None:
             generate(path, megabytes=rows * 1.05e-4, seed=1)
             lines = path.read_text("utf-8").splitlines(keepends=True)[: rows + 1]
             path.write_text("".join(lines), "utf-8")
+            del lines
+        shutil.rmtree(out, ignore_errors=True)
         found = run(path, out, ["--seeds", arguments.seeds])
         took[rows] = found["seconds"]
         board = json.loads((out / "leaderboard.json").read_text("utf-8"))
@@ -90,9 +97,7 @@ def main() -> None:
             peak_gigabytes=round(found["peak"] / 1e9, 2),
             quality={r["recipe"]: round(r["quality"] or 0, 4) for r in board},
             train_seconds={r["recipe"]: round(r["train_seconds"] or 0, 1) for r in board},
-            training_began=next(
-                (round(at, 1) for at, line in found["said"] if line.startswith("[")), None
-            ),
+            training_began=found["began"],
         )
     if len(took) > 1:
         small, large = min(took), max(took)
