@@ -59,8 +59,8 @@ def train_weft(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Token
     kept: list[tuple[TokenStream, Settings]] = []
     usual = lm_data.build_stream
 
-    def keep(run: Any, model: Any) -> TokenStream:
-        kept.append((usual(run, model), run.settings))
+    def keep(run: Any, *others: Any) -> TokenStream:
+        kept.append((usual(run, *others), run.settings))
         return kept[-1][0]
 
     shape = {"layers": job["layers"], "hidden": job["hidden"], "heads": job["heads"]}

@@ -85,6 +85,13 @@ class TokenStream:
             ids if self.token_types is None else self.token_types.numbers(ids.tolist(), words)
         )
 
+    def append_all(self, ids: np.ndarray, ends: np.ndarray, lines: Sequence[int]) -> None:
+        """Add several texts: their ids (N,), where each of them ends, and their lines."""
+        assert self.token_types is None
+        self._starts.extend((np.append(0, ends[:-1]) + len(self)).tolist())
+        self._lines.extend(lines)
+        self.ids.extend(ids)
+
     def close(self) -> "TokenStream":
         """End of writing; from here on the ids can be read."""
         self.ids.close()

@@ -340,6 +340,7 @@ def trial_hash(config: Config, data: Mapping[str, str], fold: int | None, folds:
     for name in ("threads", "minutes"):  # speed only: another machine may continue
         del full["train"][name]
     full["data"] = {**full["data"], **{name: data.get(name, "") for name in DATA_SPLITS}}
+    del full["data"]["token_cache"]
     start = [data[CHECKPOINT]] if CHECKPOINT in data and initial_checkpoint(full) else []
     content = json.dumps(
         [full, fold, folds, *start], sort_keys=True, ensure_ascii=False, default=str

@@ -98,6 +98,7 @@ class Data:
     truncate: Policy = "head"  # what is read of a longer text
     overlap: float = DEFAULT_OVERLAP  # of windows with their neighbours
     dev_fraction: float = 0.1  # of train that becomes dev when no dev is given
+    token_cache: str = ""  # folder of the tokens of a language model's texts, for later runs
     golden_examples: int = (
         5  # texts stored in the model with their answers, replayed when it is loaded
     )

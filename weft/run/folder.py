@@ -13,6 +13,7 @@ from weft.predict.members import MEMBERS
 from weft.storage import LOCK_FILE, WriteError, cannot_write, remove_leftovers
 from weft.train.trackers import IDS_FILE
 
+TOKENS = "tokens"  # folder of what several processes tokenise together, until all have read it
 DISK_FULL_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -29,6 +30,7 @@ RUN_FILES = {
     "progress.json",
     "tensorboard",
     "wandb",
+    TOKENS,
     IDS_FILE,
     MEMBERS,
 }

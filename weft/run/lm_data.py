@@ -1,7 +1,9 @@
 """Data of a language-model run: a token stream to train on, texts to evaluate."""
 
+import json
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ from weft.model import Model
 from weft.protocols import LabelSpace
 from weft.run.context import RunContext
 from weft.run.data import Source
-from weft.runtime import Runtime
+from weft.run.folder import TOKENS
+from weft.run.token_cache import TokenCache
+from weft.runtime import Runtime, World
 from weft.tasks.language import LanguageModelling, LMMetric, LMVocabulary, sum_cost
 from weft.tasks.task import AnyTask
 from weft.text.example import Example
@@ -25,7 +29,7 @@ TOKENISE_CHUNK_TEXTS = 10_000
 MIN_EPOCH_UPDATES = 10  # with fewer, an epoch teaches hardly anything
 
 
-def build_stream(run: RunContext, model: Model) -> TokenStream:
+def build_stream(run: RunContext, model: Model, world: World) -> TokenStream:
     """Return the training texts as one token stream."""
     head: Any = model.head
     forms = None
@@ -37,18 +41,46 @@ def build_stream(run: RunContext, model: Model) -> TokenStream:
         )
         forms = TokenTypes(head.decoder.subtoken_ids)
     out = TokenStream(head.bos, run.folder, token_types=forms)
-    path = ""
-    for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
-        out.append(ids, example.line, words)
-        path = example.file or path
+    folder = run.data.token_cache or (run.folder / TOKENS if world.size > 1 else "")
+    if folder and forms is None:
+        _append_shards(out, run, Path(folder), world)
+    else:
+        for example, ids, words in _tokenise(run, run.splits.train, "train", forms is not None):
+            out.append(ids, example.line, words)
     if len(out) < head.window:
         raise UserError(
-            f"{path or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
+            f"{run.data.train or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
             f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
         )
     if message := few_updates_note(len(out), head.window, run.settings):
         run.logger.info(f"note: {message}")
     return out.close()
+
+
+def _append_shards(out: TokenStream, run: RunContext, folder: Path, world: World) -> None:
+    """Append the training texts as shards of tokens, which all processes make together."""
+    space = _vocabulary(run.space)
+    cache = TokenCache(folder, json.dumps(space.to_json()), space.ids, world)
+    run.tally.enabled = True
+    shards = cache.build(run.logger.reading(run.splits.train(), "tokenising train"))
+    for shard in shards:
+        ids, ends = shard.read()
+        for text in _unknown_texts(ids, ends, space):
+            run.tally.add("train texts of unknown words only", shard.where(text))
+        out.append_all(ids, ends, shard.lines)
+    run.tally.enabled = False
+    if run.data.token_cache:
+        made = sum(world.gather(cache.made))
+        run.logger.info(f"tokens: {len(shards)} shards in {folder}, {made} of them new")
+    else:
+        cache.remove()
+
+
+def _unknown_texts(ids: np.ndarray, ends: np.ndarray, space: LMVocabulary) -> list[int]:
+    """Return the numbers of the texts that have tokens, and only unknown ones."""
+    known = np.append(0, np.cumsum(ids != space.unknown))
+    starts, stops = np.append(0, ends[:-1]), ends - space.lines
+    return np.flatnonzero((stops > starts) & (known[stops] == known[starts])).tolist()
 
 
 def _vocabulary(space: LabelSpace) -> LMVocabulary:

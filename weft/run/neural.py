@@ -84,7 +84,8 @@ class NeuralRun:
             dev: TokenStore | Documents | None
             dev_references: list[DevReference] = []
             if model.traits.is_lm:
-                train, dev = lm_data.build_stream(run, model), lm_data.tokenise_dev(run, model)
+                train = lm_data.build_stream(run, model, self.runtime.world)
+                dev = lm_data.tokenise_dev(run, model)
             elif model.traits.is_mlm:
                 train = mlm_data.training_documents(run, model)
                 dev = mlm_data.tokenise_documents(run, run.splits.dev, "dev")
