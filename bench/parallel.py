@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 from record import Record, options, spread
-from safetensors.torch import load_file
 
 import weft
 from weft.config import Config, dumps, from_sections, recipe, setting_names
@@ -31,6 +30,7 @@ from weft.text.synthetic.corpora import generate_reviews, python_docs
 from weft.text.synthetic.reviews import write_reviews
 from weft.text.synthetic.translation import write_pairs
 from weft.text.synthetic.treebank import generate_treebank, write_treebank
+from weft.train.checkpoint import read_tensors
 
 ROOT = Path(__file__).parent.parent
 BERT = {"kind": "bert", "hidden": 48, "layers": 2, "heads": 4, "max_positions": 128}
@@ -121,7 +121,9 @@ def train_in(size: int, config: Config, folder: Path, dtype: str) -> None:
 
 def difference(one: Path, other: Path) -> dict[str, Any]:
     """Return how far the last weights of two runs are apart, relative to their norm."""
-    first, second = (load_file(path / "checkpoints/last.safetensors") for path in (one, other))
+    first, second = (
+        read_tensors(path / "checkpoints/last.safetensors")[1] for path in (one, other)
+    )
     weights = [name for name in first if name.startswith("model.")]
     assert weights == [name for name in second if name.startswith("model.")]
     gap = sum(float((first[n].double() - second[n].double()).square().sum()) for n in weights)

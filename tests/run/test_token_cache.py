@@ -15,7 +15,9 @@ from weft.run.token_cache import TokenCache
 from weft.runtime import World
 from weft.text.example import Example
 
-EXAMPLES = [Example(f"text {i} {'x ' * (i % 5)}", file="ab"[i // 20 % 2], line=i) for i in range(50)]
+EXAMPLES = [
+    Example(f"text {i} {'x ' * (i % 5)}", file="ab"[i // 20 % 2], line=i) for i in range(50)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +104,7 @@ def test_a_run_with_kept_tokens_is_the_same_run(tmp_path, monkeypatch, lines):
     kept = config.with_values({"data.token_cache": str(tmp_path / "kept")}, "test")
     encoded = []
     usual = TokenCache._write
-    monkeypatch.setattr(
-        TokenCache, "_write", lambda *args: encoded.append(args[1]) or usual(*args)
-    )
+    monkeypatch.setattr(TokenCache, "_write", lambda *args: encoded.append(args[1]) or usual(*args))
     notes = unknown_notes(tmp_path / "plain")
     assert [note.endswith("train.txt.gz:31") for note in notes] == [True]
     for name in ("first", "second"):

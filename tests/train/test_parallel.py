@@ -24,6 +24,7 @@ from weft.config import dumps, recipe
 from weft.errors import UserError
 from weft.machine import python_command
 from weft.run import train
+from weft.train.checkpoint import read_tensors
 
 # SGD: of a gradient that is 0 but for rounding, as of the keys' bias, Adam makes full steps.
 SAME = {"train.optimiser": "sgd", "train.learning_rate": 0.1, "train.ema_decay": 0.9,
@@ -82,7 +83,7 @@ def in_processes(size, jobs, ends_well=True):
 
 
 def weights(folder):
-    tensors = load_file(Path(folder) / "checkpoints/last.safetensors")
+    _, tensors = read_tensors(Path(folder) / "checkpoints/last.safetensors")
     return {n: t for n, t in tensors.items() if n.startswith(("model.", "average."))}
 
 
@@ -133,8 +134,17 @@ def test_resumed_processes_write_the_same_bytes(tmp_path):
     assert not (cut / "model").exists()
     in_processes(2, [(config, cut, {"resume": True})])
     assert digest(cut) == digest(whole)
-    one, other = (load_file(path / "checkpoints/last.safetensors") for path in (whole, cut))
+    checkpoints = [path / "checkpoints/last.safetensors" for path in (whole, cut)]
+    (_, one), (_, other) = map(read_tensors, checkpoints)
     assert one.keys() == other.keys()
+    for path in checkpoints:  # each process has written its own part, and nothing is left over
+        (shards,) = path.parent.glob("shards-*")
+        parts = [load_file(part) for part in shards.glob("*.safetensors")]
+        assert len(parts) == 2
+        sizes = [sum(t.numel() for t in part.values()) for part in parts]
+        assert 0.6 < sizes[0] / sizes[1] < 1.6
+        alone = [name for name in load_file(path) if not name.endswith(".step")]
+        assert all(name.startswith("random") for name in alone)
     assert all(one[name].equal(other[name]) for name in one)
 
 

@@ -49,8 +49,9 @@ def build_stream(run: RunContext, model: Model, world: World) -> TokenStream:
             out.append(ids, example.line, words)
     if len(out) < head.window:
         raise UserError(
-            f"{run.data.train or 'The training text'}: {len(out)} tokens, fewer than the {head.window} of a "
-            f"window. Give more text, or set task.window to at most {max(len(out), 2)}."
+            f"{run.data.train or 'The training text'}: {len(out)} tokens, fewer than the "
+            f"{head.window} of a window. Give more text, or set task.window to at most "
+            f"{max(len(out), 2)}."
         )
     if message := few_updates_note(len(out), head.window, run.settings):
         run.logger.info(f"note: {message}")

@@ -1,16 +1,18 @@
 """Checkpoints: everything needed to resume training, in one file that is replaced atomically.
 
 A checkpoint is a safetensors file: weights, optimiser state and random state as tensors, numbers
-and positions as JSON in its header. A kill at any moment leaves the old file or the new one.
+and positions as JSON in its header. A kill at any moment leaves the old file or the new one. Of a
+sharded model the file names a folder, where each process has written its shards.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from weft.batch import Position
 from weft.decode.search.state import iter_tensors
@@ -22,7 +24,8 @@ from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
 from weft.train.loop import concat_states, rebuild_state
-from weft.train.parallel import gather_tensor, shard_like
+from weft.train.parallel import shard_like
+from weft.train.shards import read_shards, remove_shards, write_shards
 from weft.train.state import TrainState
 
 FORMAT = 1
@@ -54,33 +57,26 @@ def write(path: Path, state: TrainState, position: Position, runtime: Runtime, e
                     tensors[f"optimiser.{i}.{key}.{name}"] = value
                 else:
                     numbers[i]["plain"][f"{key}.{name}"] = value
+    sharded = {name: t.detach() for name, t in tensors.items() if isinstance(t, DTensor)}
+    shards = write_shards(path.parent, sharded, state.step, runtime.world) if sharded else ""
     header = {
         "format": FORMAT,
+        "shards": shards,
         "step": state.step,
         "pieces": state.micro_batches,
         "position": [position.epoch, position.batch],
         "optimisers": numbers,
         "extra": extra,
     }
-    plain = {
-        name: gather_tensor(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()
-    }
     if runtime.world.rank == 0:
+        plain = {n: t.detach().cpu().contiguous() for n, t in tensors.items() if n not in sharded}
         replace(path, save(plain, {"weft": json.dumps(header)}))
+        remove_shards(path.parent, kept=shards)
 
 
 def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Saved]:
     """Restore a checkpoint into a state built from the same configuration."""
-    try:
-        with safe_open(path, "pt") as file:
-            header = json.loads(file.metadata()["weft"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(
-            f"{path}: damaged checkpoint ({error}). Delete it to start over."
-        ) from error
-    if header["format"] != FORMAT:
-        raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
+    header, tensors = read_tensors(path, _weights_by_name(state))
     try:
         load_weights(state.model, _strip_prefix(tensors, "model."))
     except RuntimeError as error:
@@ -105,6 +101,41 @@ def read(path: Path, state: TrainState, runtime: Runtime) -> tuple[Position, Sav
         runtime.restore_random(random)  # more processes than before begin with new ones
     state.step, state.micro_batches = header["step"], header["pieces"]
     return Position(*header["position"]), header["extra"]
+
+
+def read_tensors(
+    path: Path, like: Callable[[str], Tensor | None] = lambda name: None
+) -> tuple[Saved, dict[str, Tensor]]:
+    """Return the header and the tensors of a checkpoint: sharded as `like` is, or whole."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads(file.metadata()["weft"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(
+            f"{path}: damaged checkpoint ({error}). Delete it to start over."
+        ) from error
+    if header["format"] != FORMAT:
+        raise UserError(f"{path}: checkpoint format {header['format']}, this Weft reads {FORMAT}.")
+    if shards := header.get("shards"):
+        tensors |= read_shards(path.parent / shards, like)
+    return header, tensors
+
+
+def _weights_by_name(state: TrainState) -> Callable[[str], Tensor | None]:
+    """Return a function from the name of a tensor in a checkpoint to the weight it belongs to."""
+    weights = dict(state.model.named_parameters())
+    learned = [[p for g in each.param_groups for p in g["params"]] for each in state.optimisers]
+
+    def find(name: str) -> Tensor | None:
+        kind, _, rest = name.partition(".")
+        if kind != "optimiser":
+            return weights.get(rest)
+        number, key, _ = rest.split(".", 2)
+        weight: Tensor = learned[int(number)][int(key)]
+        return weight
+
+    return find
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:

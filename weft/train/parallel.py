@@ -159,8 +159,8 @@ def gather_tensor(tensor: Tensor) -> Tensor:
 
 
 def shard_like(tensor: Tensor, reference: Tensor) -> Tensor:
-    """Return a whole tensor sharded as the reference is, on its device."""
-    if not isinstance(reference, DTensor):
+    """Return a tensor sharded as the reference is, on its device."""
+    if not isinstance(reference, DTensor) or isinstance(tensor, DTensor):
         return tensor
     mesh = reference.device_mesh
     return distribute_tensor(tensor.to(reference.device), mesh, reference.placements)
