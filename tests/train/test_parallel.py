@@ -148,12 +148,27 @@ def test_resumed_processes_write_the_same_bytes(tmp_path):
     assert all(one[name].equal(other[name]) for name in one)
 
 
-def test_stateful_model_goes_on_in_another_number_of_processes(runs, tmp_path):
-    name, values = families(tmp_path)["lm"]
-    config = configure(name, {**values, "train.save_every": 1})
-    in_processes(2, [(config, tmp_path / "cut", {"killed": 5})], ends_well=False)
-    train(config, tmp_path / "cut", quiet=True, device="cpu", resume=True)
-    assert distance(weights(runs / "lm" / "1"), weights(tmp_path / "cut")) < 1e-6
+@pytest.mark.parametrize(
+    ("family", "shard", "before", "after"),
+    [("lm", False, 2, 1), ("classify", True, 2, 1), ("classify", True, 1, 2)],
+    ids=["stateful 2 to 1", "sharded 2 to 1", "sharded 1 to 2"],
+)
+def test_another_number_of_processes_goes_on(family, shard, before, after, runs, tmp_path):
+    name, values = families(tmp_path)[family]
+    config = configure(name, {**values, "train.save_every": 1, "train.shard": shard})
+    in_processes(before, [(config, tmp_path / "cut", {"killed": 5})], ends_well=False)
+    sharded = any((tmp_path / "cut/checkpoints").glob("shards-*"))
+    assert sharded == (shard and before > 1)
+    in_processes(after, [(config, tmp_path / "cut", {"resume": True})])
+    assert distance(weights(runs / family / "1"), weights(tmp_path / "cut")) < 1e-6
+    whole, cut = (losses(path) for path in (runs / family / "1", tmp_path / "cut"))
+    assert len(whole) >= 2
+    assert cut == pytest.approx(whole, rel=1e-5)
+
+
+def losses(folder):
+    events = map(json.loads, (folder / "metrics.jsonl").read_text("utf-8").splitlines())
+    return {event["step"]: event["loss"] for event in events if "loss" in event}
 
 
 def test_classic_model_and_ensemble_are_refused(monkeypatch, tmp_path):
