@@ -93,6 +93,8 @@ def train_rank(
 ) -> None:
     """Train as one of `size` processes."""
     torch.set_default_dtype(getattr(torch, dtype))
+    if dtype == "float64":  # the losses of some heads are computed in single precision
+        torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign, assignment]
     if size > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
         os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
@@ -120,16 +122,24 @@ def train_in(size: int, config: Config, folder: Path, dtype: str) -> None:
 
 
 def difference(one: Path, other: Path) -> dict[str, Any]:
-    """Return how far the last weights of two runs are apart, relative to their norm."""
+    """Return how far the last weights and losses of two runs are apart, relative to their norm."""
     first, second = (
         read_tensors(path / "checkpoints/last.safetensors")[1] for path in (one, other)
     )
     weights = [name for name in first if name.startswith("model.")]
     assert weights == [name for name in second if name.startswith("model.")]
-    gap = sum(float((first[n].double() - second[n].double()).square().sum()) for n in weights)
+    gaps = {n: float((first[n].double() - second[n].double()).square().sum()) for n in weights}
     norm = sum(float(first[n].double().square().sum()) for n in weights)
-    updates = json.loads((one / "model/record.json").read_text("utf-8"))["updates"]
-    return {"relative": (gap / norm) ** 0.5, "updates": updates}
+    gap, largest = sum(gaps.values()), max(gaps, key=gaps.__getitem__)
+    record = json.loads((one / "model/record.json").read_text("utf-8"))
+    loss = json.loads((other / "model/record.json").read_text("utf-8"))["losses"][1]
+    return {
+        "relative": (gap / norm) ** 0.5,
+        "most": {"weight": largest.removeprefix("model."), "share": gaps[largest] / (gap or 1)},
+        "loss": abs(loss / record["losses"][1] - 1),
+        "learned": record["losses"],
+        "updates": record["updates"],
+    }
 
 
 def equal(record: Record, args: Any) -> None:
@@ -138,7 +148,7 @@ def equal(record: Record, args: Any) -> None:
         folder = Path(name)
         files = write_data(folder)
         for family in args.families.split(";") if args.families else FAMILIES:
-            changes = {"train.optimiser": args.optimiser}
+            changes = {"train.optimiser": args.optimiser, "train.learning_rate": args.rate}
             config = configure(family, files, changes)
             done, epochs = 0, 2
             while done < args.updates:
@@ -225,6 +235,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--families", default="", help="separated by semicolons")
     parser.add_argument("--optimiser", default="adamw")
+    parser.add_argument("--rate", type=float, default=0.001)
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
     args = parser.parse_args()
     os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
