@@ -25,12 +25,14 @@ from record import Record, options, spread
 
 import weft
 from weft.config import Config, dumps, from_sections, recipe, setting_names
+from weft.run import neural
 from weft.run.train import resolve_config
 from weft.text.synthetic.corpora import generate_reviews, python_docs
 from weft.text.synthetic.reviews import write_reviews
 from weft.text.synthetic.translation import write_pairs
 from weft.text.synthetic.treebank import generate_treebank, write_treebank
 from weft.train.checkpoint import read_tensors
+from weft.train.initialise import initialise
 
 ROOT = Path(__file__).parent.parent
 BERT = {"kind": "bert", "hidden": 48, "layers": 2, "heads": 4, "max_positions": 128}
@@ -88,10 +90,20 @@ def configure(family: str, files: Mapping[str, str], changes: Mapping[str, Any])
     return config.with_values({**values, **changes}, "bench")
 
 
+def nudge(model: torch.nn.Module, *how: Any) -> None:
+    """Give a model its first weights, each off by about the rounding of single precision."""
+    initialise(model, *how)
+    with torch.random.fork_rng(), torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1 + torch.finfo(weight.dtype).eps / 2 * torch.randn_like(weight))
+
+
 def train_rank(
-    config: dict[str, Any], folder: str, dtype: str, rank: int, size: int, port: int
+    config: dict[str, Any], folder: str, dtype: str, rank: int, size: int, port: int, nudged: bool
 ) -> None:
     """Train as one of `size` processes."""
+    if nudged:
+        neural.initialise = nudge  # type: ignore[assignment]
     torch.set_default_dtype(getattr(torch, dtype))
     if dtype == "float64":  # the losses of some heads are computed in single precision
         torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign, assignment]
@@ -101,7 +113,7 @@ def train_rank(
     weft.train(from_sections(config, "bench"), folder, quiet=True, device="cpu", overwrite=True)
 
 
-def train_in(size: int, config: Config, folder: Path, dtype: str) -> None:
+def train_in(size: int, config: Config, folder: Path, dtype: str, nudged: bool = False) -> None:
     """Train in `size` processes, forked from one that has imported torch."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -110,7 +122,8 @@ def train_in(size: int, config: Config, folder: Path, dtype: str) -> None:
     fork.set_forkserver_preload(["weft.run.neural", "torch._dynamo", "torch.distributed.fsdp"])
     jobs = [
         fork.Process(
-            target=train_rank, args=(config.sections, str(folder), dtype, rank, size, port)
+            target=train_rank,
+            args=(config.sections, str(folder), dtype, rank, size, port, nudged),
         )
         for rank in range(size)
     ]
@@ -126,8 +139,8 @@ def difference(one: Path, other: Path) -> dict[str, Any]:
     first, second = (
         read_tensors(path / "checkpoints/last.safetensors")[1] for path in (one, other)
     )
-    weights = [name for name in first if name.startswith("model.")]
-    assert weights == [name for name in second if name.startswith("model.")]
+    weights = sorted(name for name in first if name.startswith("model."))
+    assert weights == sorted(name for name in second if name.startswith("model."))
     gaps = {n: float((first[n].double() - second[n].double()).square().sum()) for n in weights}
     norm = sum(float(first[n].double().square().sum()) for n in weights)
     gap, largest = sum(gaps.values()), max(gaps, key=gaps.__getitem__)
@@ -143,7 +156,10 @@ def difference(one: Path, other: Path) -> dict[str, Any]:
 
 
 def equal(record: Record, args: Any) -> None:
-    """Compare the weights of 1, 2 and 4 processes."""
+    """Compare the weights of 1, 2 and 4 processes, and of one whose first weights are nudged.
+
+    The last shows how far training itself takes weights apart that differ by rounding alone.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = write_data(folder)
@@ -157,17 +173,18 @@ def equal(record: Record, args: Any) -> None:
                 train_in(1, config, folder / "one", args.dtype)
                 trained = json.loads((folder / "one/model/record.json").read_text("utf-8"))
                 done = trained["updates"]
-            for size in map(int, args.processes.split(",")):
-                for shard in (False, True):
-                    given = config.with_values({"train.shard": shard}, "bench")
-                    began = time.perf_counter()
-                    train_in(size, given, folder / "many", args.dtype)
-                    record.line(
-                        "weights of N processes", family=family, recipe=FAMILIES[family][0],
-                        processes=size, way="FSDP2" if shard else "DDP", optimiser=args.optimiser,
-                        dtype=args.dtype, **difference(folder / "one", folder / "many"),
-                        seconds=round(time.perf_counter() - began, 1),
-                    )  # fmt: skip
+            sizes = [size for size in map(int, args.processes.split(",")) for _ in "12"]
+            ways = [("DDP", "FSDP2")[i % 2] for i in range(len(sizes))]
+            for size, way in [(1, "nudged"), *zip(sizes, ways, strict=True)]:
+                given = config.with_values({"train.shard": way == "FSDP2"}, "bench")
+                began = time.perf_counter()
+                train_in(size, given, folder / "many", args.dtype, way == "nudged")
+                record.line(
+                    "weights of N processes", family=family, recipe=FAMILIES[family][0],
+                    processes=size, way=way, optimiser=args.optimiser, dtype=args.dtype,
+                    **difference(folder / "one", folder / "many"),
+                    seconds=round(time.perf_counter() - began, 1),
+                )  # fmt: skip
 
 
 def command(config: Path, folder: Path, processes: int, *more: str) -> list[str]:

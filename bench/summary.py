@@ -20,6 +20,7 @@ import tables_export
 import tables_finetune
 import tables_generation
 import tables_generation_speed
+import tables_parallel
 import tables_parsing
 import tables_serve
 import tables_structure
@@ -59,6 +60,7 @@ LEDGER = (
     Page("encoding-speed", "Speed of encoders on a CPU", tables_encoding.SECTIONS),
     Page("export", "Exports and pages", tables_export.SECTIONS),
     Page("serve", "Serving over HTTP", tables_serve.SECTIONS),
+    Page("scaling", "Several processes and large files", tables_parallel.SECTIONS),
     Page("pretrained", "Pre-training and fine-tuning", tables_finetune.SECTIONS),
 )
 
