@@ -36,6 +36,7 @@ def families(folder):
     return {
         "classify": ("bilstm", {"data.train": str(reviews(folder)), "embedder.width": 11,
                                 "encoder.hidden": 7, "train.batch_size": 5, "train.accumulate": 3,
+                                "train.clip_norm": 0.05,  # below the norm of every update
                                 "embedder.dropout": 0.0, "head.dropout": 0.0}),
         "tag": ("tagger-bilstm-crf", {**TAGGER, "train.batch_size": 7, "train.accumulate": 2,
                                       "data.train": str(columns(folder / "tags.conll", 29))}),
@@ -124,6 +125,16 @@ def test_two_processes_learn_the_weights_of_one(family, runs):
         assert first["updates"] == second["updates"] > 3
 
 
+def test_two_processes_in_mixed_precision_learn_what_one_does(runs, tmp_path):
+    name, values = families(tmp_path)["classify"]
+    config = configure(name, {**values, "train.precision": "bf16"})
+    train(config, tmp_path / "1", quiet=True, device="cpu")
+    in_processes(2, [(config, tmp_path / "2", {})])
+    rounding = distance(weights(runs / "classify/1"), weights(tmp_path / "1"))
+    assert rounding > 1e-5
+    assert distance(weights(tmp_path / "1"), weights(tmp_path / "2")) < rounding / 5
+
+
 def test_resumed_processes_write_the_same_bytes(tmp_path):
     name, values = families(tmp_path)["classify"]
     dropout = {"embedder.dropout": 0.5, "train.save_every": 1, "train.optimiser": "adamw"}
@@ -201,11 +212,31 @@ def test_dead_rank_is_named_in_one_line(tmp_path):
     assert said.count("\n") == 1
 
 
+def test_killed_rank_is_restarted_from_the_last_checkpoint(tmp_path):
+    name, values = families(tmp_path)["classify"]
+    config = configure(name, {**values, "train.epochs": 10, "train.save_every": 4})
+    (tmp_path / "config.toml").write_text(dumps(config.sections), "utf-8")
+    words = ("train", "config.toml", "-o", "run", "--processes", "2", "--quiet", "--device", "cpu")
+    command = python_command("weft", *words, "--max-restarts", "2")
+    weft = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(tmp_path / "run/checkpoints/last.safetensors")
+        os.kill(min(children(weft.pid)), signal.SIGKILL)
+        _, said = weft.communicate(timeout=100)
+    finally:
+        weft.kill()
+    assert weft.returncode == 0, said
+    log = (tmp_path / "run/log.txt").read_text("utf-8")
+    assert "resumed after update" in log
+    in_processes(2, [(config, tmp_path / "whole", {})])
+    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
+
+
 def wait_for(path):
-    for _ in range(600):
+    for _ in range(1200):
         if path.exists():
             return
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise AssertionError(path)
 
 

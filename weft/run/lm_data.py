@@ -81,7 +81,8 @@ def _unknown_texts(ids: np.ndarray, ends: np.ndarray, space: LMVocabulary) -> li
     """Return the numbers of the texts that have tokens, and only unknown ones."""
     known = np.append(0, np.cumsum(ids != space.unknown))
     starts, stops = np.append(0, ends[:-1]), ends - space.lines
-    return np.flatnonzero((stops > starts) & (known[stops] == known[starts])).tolist()
+    found: list[int] = np.flatnonzero((stops > starts) & (known[stops] == known[starts])).tolist()
+    return found
 
 
 def _vocabulary(space: LabelSpace) -> LMVocabulary:

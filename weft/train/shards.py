@@ -54,12 +54,14 @@ def remove_shards(parent: Path, kept: str) -> None:
 def read_shards(folder: Path, like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
     """Return all tensors of a folder: sharded as those that `like` returns are, or whole."""
     from torch.distributed.checkpoint import HuggingFaceStorageReader, load
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
     try:
         reader = HuggingFaceStorageReader(str(folder))
         known = reader.read_metadata().state_dict_metadata
         out: dict[str, Tensor] = {}
         for name, tensor in known.items():
+            assert isinstance(tensor, TensorStorageMetadata), "safetensors hold tensors alone"
             model = like(name)
             out[name] = (
                 torch.empty_like(model.detach(), dtype=tensor.properties.dtype)
