@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.batch import TokenStore
 from weft.batch.lm_windows import LMLoader, TokenStream, TokenTypes
+from weft.batch.token_cache import TokenCache
 from weft.errors import UserError
 from weft.inference.lm_scoring import score_texts
 from weft.inference.windows import reverse_text
@@ -18,7 +19,6 @@ from weft.protocols import LabelSpace
 from weft.run.context import RunContext
 from weft.run.data import Source
 from weft.run.folder import TOKENS
-from weft.run.token_cache import TokenCache
 from weft.runtime import Runtime, World
 from weft.tasks.language import LanguageModelling, LMMetric, LMVocabulary, sum_cost
 from weft.tasks.task import AnyTask

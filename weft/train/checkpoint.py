@@ -12,7 +12,6 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from weft.batch import Position
 from weft.decode.search.state import iter_tensors
@@ -24,8 +23,13 @@ from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
 from weft.train.loop import concat_states, rebuild_state
-from weft.train.parallel import shard_like
-from weft.train.shards import read_shards, remove_shards, write_shards
+from weft.train.parallel import (
+    is_sharded,
+    read_shards,
+    remove_shards,
+    shard_like,
+    write_shards,
+)
 from weft.train.state import TrainState
 
 FORMAT = 1
@@ -57,7 +61,7 @@ def write(path: Path, state: TrainState, position: Position, runtime: Runtime, e
                     tensors[f"optimiser.{i}.{key}.{name}"] = value
                 else:
                     numbers[i]["plain"][f"{key}.{name}"] = value
-    sharded = {name: t.detach() for name, t in tensors.items() if isinstance(t, DTensor)}
+    sharded = {name: t.detach() for name, t in tensors.items() if is_sharded(t)}
     shards = write_shards(path.parent, sharded, state.step, runtime.world) if sharded else ""
     header = {
         "format": FORMAT,

@@ -8,10 +8,10 @@ import pytest
 import weft
 from tests.fixtures.language_files import corpus
 from tests.fixtures.weights import digest
-from tests.run.test_language import configured
+from weft.batch import token_cache
+from weft.batch.token_cache import TokenCache
+from weft.config import recipe
 from weft.errors import UserError
-from weft.run import token_cache
-from weft.run.token_cache import TokenCache
 from weft.runtime import World
 from weft.text.example import Example
 
@@ -99,7 +99,11 @@ def test_a_run_with_kept_tokens_is_the_same_run(tmp_path, monkeypatch, lines):
     rows[30] = "unseen"
     (tmp_path / "train.txt.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
     changes = {"task.lines": lines, "train.epochs": 1, "tokenizer.min_count": 2}
-    config = configured("lstm-lm", tmp_path / "train.txt.gz", **changes)
+    values = {
+        "data.train": str(tmp_path / "train.txt.gz"), "decoder.width": 11, "decoder.hidden": 13,
+        "tokenizer": {"kind": "word"}, "train.batch_size": 4, "train.threads": 1, **changes,
+    }  # fmt: skip
+    config = recipe("lstm-lm").with_values(values, "test")
     weft.train(config, tmp_path / "plain", quiet=True, device="cpu")
     kept = config.with_values({"data.token_cache": str(tmp_path / "kept")}, "test")
     encoded = []
