@@ -144,12 +144,13 @@ def networks(tmp_path_factory):
         ),
         "seq2seq-attention": train(
             "seq2seq-attention", folder / "seq2seq", pairs, train__epochs=3, encoder__hidden=8,
-            decoder__hidden=8, generate__max_length=9,
+            decoder__hidden=8, generate__max_length=9, generate__min_length=3,
         ),
         "seq2seq-transformer": train(
             "seq2seq-transformer", folder / "transformer", pairs, train__epochs=2,
             generate__method="beam", generate__num_beams=4, generate__max_length=9,
-            generate__repetition_penalty=1.2, encoder__layers=1, decoder__layers=1,
+            generate__repetition_penalty=1.2, generate__min_length=3, encoder__layers=1,
+            decoder__layers=1,
         ),
     }  # fmt: skip
 

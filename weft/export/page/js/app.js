@@ -9,6 +9,7 @@ import { Predictor } from "./predictor.js";
 const TYPING_PAUSE = 200; // milliseconds
 const EXPLAIN_BUDGET = 1500; // milliseconds; slower models explain when asked
 const MAX_TABLE_ROWS = 500; // shown; the CSV has all
+const LONG_VALUE = 60; // characters of an answer that gets a wide column
 const $ = (id) => document.getElementById(id);
 
 const state = { model: null, asked: 0, answer: null, inputs: [], rows: [] };
@@ -41,6 +42,7 @@ async function collect(stream) {
 function present(model, about) {
   $("second").hidden = !twoFields();
   $("generation").hidden = !model.generates;
+  if (!model.continues) $("method").value = "greedy"; // an answer, not one of many
   const examples = about.examples.map((inputs, i) => {
     const label = inputs.join(" · ");
     const use = () => {
@@ -199,8 +201,9 @@ function tableHead(model) {
 function tableRow({ inputs, value, score, failed }) {
   const cells = inputs.map((text) => element("td", { dir: "auto", class: "text" }, text));
   const shown = typeof score === "number" ? score.toFixed(4) : score;
+  const kind = failed ? "error" : value.length > LONG_VALUE ? "value long" : "value";
   return element(
-    "tr", {}, cells, element("td", { class: failed ? "error" : "value" }, value), element("td", { class: "percent" }, shown),
+    "tr", {}, cells, element("td", { class: kind }, value), element("td", { class: "percent" }, shown),
   );
 }
 

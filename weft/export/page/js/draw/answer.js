@@ -32,7 +32,8 @@ function drawValue(answer, text) {
   if (answer.probs && answer.labels) return drawBars(labelRows(answer));
   if (answer.tokens) return drawTokens(answer, text);
   if (answer.vector) return drawNearest(answer);
-  if (answer.text) return element("p", { class: "written", dir: "auto" }, answer.value || "nothing");
+  if (answer.text && !answer.value) return element("p", { class: "quiet" }, "An empty text.");
+  if (answer.text) return element("p", { class: "written", dir: "auto" }, answer.value);
   return element("p", { class: "number" }, formatValue(answer.value));
 }
 
@@ -99,7 +100,7 @@ function drawTokens(answer, text) {
   const surprise = rows.map(([start, end, prob]) => [start, end, -Math.log2(Math.max(prob, 1e-12))]);
   return element(
     "div", {},
-    element("p", { class: "number" }, `perplexity ${formatNumber(answer.value)}`),
+    element("p", { class: "number" }, `perplexity ${Number(answer.value.toPrecision(4)).toLocaleString("en")}`),
     drawWeights(text, surprise, (bits) => `${percent(2 ** -bits)}, ${bits.toFixed(1)} bits`),
   );
 }

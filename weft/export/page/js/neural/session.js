@@ -1,9 +1,11 @@
 // Graphs in onnxruntime-web: named arrays in, named arrays out.
 
+let last = Promise.resolve(); // of all sessions: onnxruntime-web runs one at a time
+
 const TYPES = { float32: Float32Array, int64: BigInt64Array };
 
 /** Return {run, outputs}: run takes feeds and names to {name: {data, dims}}.
-
+ *
  * A feed is [integers, shape], or an array that a graph gave.
  */
 export async function openSession(graph, wasm) {
@@ -23,7 +25,9 @@ export async function openSession(graph, wasm) {
         inputs[name] = new ort.Tensor(feed.type, feed.data, feed.dims);
       }
     }
-    return session.run(inputs, names);
+    const found = last.then(() => session.run(inputs, names));
+    last = found.catch(() => {}); // the caller gets the error
+    return found;
   };
   return { run, outputs: session.outputNames };
 }
