@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -57,6 +58,13 @@ def check_texts(model, export, prompts, **settings):
 def test_texts_and_scores_are_those_of_the_model(both, settings):
     model, export, _ = both
     check_texts(model, export, SOURCES, max_length=6, **settings)
+
+
+def test_every_weight_of_a_graph_is_read(both):
+    for name in ("model.onnx", "step.onnx"):
+        graph = onnx.load(both[2] / "export" / name).graph
+        read = {one for node in graph.node for one in node.input}
+        assert {one.name for one in graph.initializer} <= read
 
 
 def test_a_prefix_is_forced(both):

@@ -6,7 +6,7 @@ value knows its element type; shapes are known when the graph runs.
 B rows   T steps   E embedding width   H hidden width
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -342,7 +342,9 @@ class Graph:
         """Return the checked model."""
         inputs = [_describe(name, dtype, shape) for name, (dtype, shape) in self.inputs.items()]
         outputs = [_describe(n, value.dtype, shape) for n, (value, shape) in self.outputs.items()]
-        graph = onnx.helper.make_graph(self.nodes, "weft", inputs, outputs, self.initialisers)
+        used = set(_names_read(self.nodes))
+        weights = [one for one in self.initialisers if one.name in used]
+        graph = onnx.helper.make_graph(self.nodes, "weft", inputs, outputs, weights)
         model = onnx.helper.make_model(
             graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], producer_name="weft"
         )
@@ -350,6 +352,14 @@ class Graph:
         onnx.helper.set_model_props(model, metadata)
         onnx.checker.check_model(model, full_check=True)
         return model
+
+
+def _names_read(nodes: Iterable["onnx.NodeProto"]) -> Iterator[str]:
+    """Yield the names that nodes read, those in their own graphs among them."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _names_read(attribute.g.node)
 
 
 def _describe(
