@@ -81,7 +81,7 @@ def inputs_of(name: str, predictor: weft.Predictor, example: Example) -> list[An
     if task == "masked":
         return [f"{one} [MASK]" for one in texts(draw, 30)][:COUNT]
     if task == "coref":
-        return [*texts(draw, 60)[:100], *generate_coreference(size=120)["test"]][:COUNT]
+        return [*texts(draw, 60)[: COUNT // 2], *generate_coreference(size=300)["train"]][:COUNT]
     indexer = getattr(predictor.engine, "indexer", None)
     some = texts(draw, 60)
     if indexer is not None and indexer.full_sentences:  # a tiny BERT reads few pieces of words

@@ -33,6 +33,8 @@ from weft.text.synthetic.treebank import generate_treebank, write_treebank
 TEXTS, TOLERANCE = 200, 1e-4
 SMALL = {"train.epochs": 2, "train.seed": 1}
 EXTRA = ("", " ", "a", "😀", "naïve café — don’t! 3.14")  # at the end of every list of texts
+# Models that have seen little would write nothing.
+WRITES = {"generate.min_length": 8, "generate.max_length": 25, "train.epochs": 8}
 # Recipe, training file, column settings, and where the texts come from.
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "classify, BiLSTM": ("bilstm", "classification/trec", {"encoder.hidden": 48}),
@@ -48,18 +50,43 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "answer spans, BiDAF": ("bidaf", "qa/squad_dev_resplit", {}),
     "language, Kneser-Ney": ("kneser-ney", "lm/tinyshakespeare", {"classic.order": 3}),
-    "language, LSTM": ("lstm-lm", "lm/tinyshakespeare", {"train.epochs": 1}),
+    "language, LSTM": (
+        "lstm-lm",
+        "lm/tinyshakespeare",
+        {"decoder.hidden": 96, "decoder.width": 96, "train.epochs": 1},
+    ),
     "language, GPT": (
         "gpt",
         "lm/tinyshakespeare",
         {"decoder.hidden": 96, "decoder.layers": 3, "train.epochs": 1},
     ),
-    "translation, attention": ("seq2seq-attention", "seq2seq/multi30k", {"train.epochs": 1}),
-    "translation, Transformer": ("seq2seq-transformer", "seq2seq/multi30k", {"train.epochs": 1}),
+    "translation, attention": (
+        "seq2seq-attention",
+        "seq2seq/multi30k",
+        {"encoder.hidden": 48, "decoder.hidden": 48, **WRITES},
+    ),
+    "translation, Transformer": (
+        "seq2seq-transformer",
+        "seq2seq/multi30k",
+        {"encoder.layers": 1, "decoder.layers": 1, **WRITES},
+    ),
     "constituents": ("constituency", "synthetic/treebank", {"encoder.hidden": 48}),
     "classify, MiniLM": ("bert", "classification/trec", {"train.epochs": 1}),
     "sentence vectors, MiniLM": ("", "classification/trec", {}),
 }
+# Answers many texts, and writes one where the model can; then everything is on the page.
+FILLED = """(async () => {
+  const get = (id) => document.getElementById(id);
+  document.querySelector(".many").open = true;
+  const chips = [...document.querySelectorAll(".chip")];
+  const rows = chips.map((one) => one.title.replace(" · ", "\\t"));
+  get("many").value = rows.join("\\n");
+  get("run-many").click();
+  if (!get("generation").hidden) get("continue").click();
+  while (!/answered/.test(get("many-status").textContent) || !get("stop").hidden) {
+    await new Promise((done) => setTimeout(done, 50));
+  }
+})()"""
 LONG = 60  # rows that MiniLM is trained on: it takes longer than the rest together
 # Searches that the page and Python begin at 20 of the texts.
 SEARCHES: tuple[dict[str, Any], ...] = (
@@ -99,7 +126,7 @@ def prepare(data: Path, folder: Path, source: str) -> tuple[Path, list[Any]]:
     if kind == "synthetic":
         write_treebank(folder)
         test = generate_treebank()["test"]
-        return folder / "train.mrg", [" ".join(one.forms) for one in test][:TEXTS]
+        return folder / "train.ptb", [" ".join(one.forms) for one in test][:TEXTS]
     if kind == "seq2seq":
         sides = [read_lines(here / f"train.{side}.gz")[:600] for side in ("de", "en")]
         train = folder / "train.tsv"
@@ -203,7 +230,7 @@ def packed_bytes(page: Path) -> int:
 
 def take_pictures(browser: Chromium, page: Path, name: str, folder: Path) -> None:
     browser.open(page)
-    browser.run("document.querySelector('.many').open = true")
+    browser.run(FILLED)
     for width in (1440, 390):
         for dark in (False, True):
             mode = "dark" if dark else "light"
