@@ -313,6 +313,31 @@ def test_connections_are_limited(live):
         time.sleep(0.01)
 
 
+def test_new_clients_do_not_wait_for_as_many_turns_of_the_loop(live):
+    accepted = threading.Event()
+    counts = []
+
+    def look(turns):
+        counts.append(len(live.server.server_state.connections))
+        if turns:
+            live.server.loop.call_soon(look, turns - 1)
+        else:
+            accepted.set()
+
+    def hold_up():
+        held.extend(socket.create_connection(("127.0.0.1", live.port), 5) for _ in range(35))
+        live.server.loop.call_soon(look, 4)
+
+    held = []
+    live.server.loop.call_soon_threadsafe(hold_up)
+    assert accepted.wait(10)
+    for sock in held:
+        sock.close()
+    assert counts[-1] >= 35, counts
+    while live.server.server_state.connections:
+        time.sleep(0.01)
+
+
 def test_a_crowd_of_bad_clients_does_not_stop_a_good_one(live):
     def shout():
         for _ in range(5):

@@ -22,6 +22,9 @@ from weft.serve.settings import ServeSettings
 KEEP_ALIVE_SECONDS = 30
 NOTICE_SECONDS = 0.5  # between "not ready" and the end, at least: connections close on an answer
 BACKLOG = 2048
+# libuv accepts one connection of a socket in a turn of the loop, in which it reads all the others:
+# under load a new client would wait for as many turns as there are new clients before it.
+ACCEPTS = 64  # in a turn
 # The event loop gives up the interpreter lock at every write; with the usual 5 ms it waits that
 # long for a classic model to give it back.
 SWITCH_SECONDS = 0.0002
@@ -61,7 +64,7 @@ class Server(uvicorn.Server):
     def run_until_stopped(self) -> None:
         """Serve until a signal or `stop`; raise a UserError if the models cannot be loaded."""
         sys.setswitchinterval(SWITCH_SECONDS)
-        self.run(sockets=[self.sock])
+        self.run(sockets=listen_often(self.sock))
         if self.error is not None:
             raise self.error
 
@@ -174,6 +177,11 @@ def open_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
     return sock
 
 
+def listen_often(sock: socket.socket) -> list[socket.socket]:
+    """Return the socket and duplicates: each of them accepts a connection in a turn of the loop."""
+    return [sock, *(sock.dup() for _ in range(ACCEPTS - 1))]
+
+
 def server_url(sock: socket.socket, host: str) -> str:
     """Return the address of the page."""
     shown = f"[{host}]" if ":" in host else host
@@ -193,7 +201,7 @@ def serving(*models: str | os.PathLike[str], **settings: Any) -> Iterator[str]:
     server = Server(service, sock, ready.set)
 
     def run() -> None:
-        server.run(sockets=[sock])
+        server.run(sockets=listen_often(sock))
         ready.set()
 
     thread = threading.Thread(target=run, name="server", daemon=True)
