@@ -11,6 +11,8 @@ from weft.lab.experiment import Experiment, Means, Measurements, Point
 from weft.report.charts.plots import INK, MUTED, SERIES, STYLE, to_svg
 
 MARKERS = "osD^vP*Xhd"  # of series, so that they differ without colour too
+MAX_LEGEND_NAME = 16  # characters of a series before the legend has fewer columns
+FEW_DECADES = 100  # greatest by least value, up to which 2 and 5 of each decade are labelled too
 MAX_NAME = 12  # characters of a category before its label is turned
 
 
@@ -28,7 +30,8 @@ def plot_experiment(experiment: Experiment, runs: Sequence[Measurements]) -> str
         axes.set_xlabel(experiment.x)
         axes.set_ylabel(experiment.y)
         if len(runs[0]) > 1:
-            figure.legend(loc="outside upper left", ncols=4, frameon=False)
+            columns = 4 if max(map(len, runs[0])) <= MAX_LEGEND_NAME else 3
+            figure.legend(loc="outside upper left", ncols=columns, frameon=False)
         return to_svg(figure, f"lab-{experiment.name}")
 
 
@@ -92,7 +95,12 @@ def _scale_y(axes: Axes, experiment: Experiment) -> None:
     low, high = experiment.limits
     if experiment.log_y:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        bottom, top = axes.get_ylim()
+        if top / bottom <= FEW_DECADES:
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        else:
+            axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_formatter(NullFormatter())
         return
     if (low, high) == (0, 1):
