@@ -81,6 +81,11 @@ def test_reverse_turns_real_steps_only():
     turned = reverse_rows(data, lengths)
     assert turned[..., 0].tolist() == [[4, 3, 2, 1], [5, 6, 7, 8], [11, 10, 9, 12]]
     assert torch.equal(reverse_rows(turned, lengths), data)
+    learned = data.float().requires_grad_()
+    learned_turned = reverse_rows(learned, lengths)
+    assert torch.equal(learned_turned, turned.float())
+    (learned_turned * data).sum().backward()
+    assert torch.equal(learned.grad, turned.float())
 
 
 def test_highway_starts_by_letting_things_through():

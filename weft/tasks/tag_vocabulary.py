@@ -52,6 +52,13 @@ class TagSpace(LabelSpace):
             return labels[number]
         return list(self.others[column])[number - len(labels)]
 
+    def column_names(self, column: int, numbers: list[int]) -> tuple[str, ...]:
+        """Return the tags of a column with these ids."""
+        labels = self.entries[column]
+        if max(numbers, default=0) < len(labels):
+            return tuple([labels[number] for number in numbers])
+        return tuple([self.name(column, number) for number in numbers])
+
     @cached_property
     def index(self) -> tuple[dict[str, int], ...]:
         """The id of each tag, by column."""
@@ -103,6 +110,4 @@ def decode_tags(tags: np.ndarray, space: TagSpace) -> list[tuple[str, ...]]:
     """Return the tags of a sentence by column, as names; empty without words."""
     if not len(tags):
         return [()] * len(space.names)
-    return [
-        tuple(space.name(k, int(number)) for number in tags[:, k]) for k in range(len(space.names))
-    ]
+    return [space.column_names(k, tags[:, k].tolist()) for k in range(len(space.names))]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tests.fixtures.shapes import checked
 from tests.fixtures.tree_checks import is_tree
 from weft.batch import Padded
-from weft.decode.heads.biaffine import BiaffineScorer
+from weft.decode.heads.biaffine import PAIRS_PER_PART, BiaffineScorer
 from weft.errors import UserError
 
 LENGTHS = [7, 3, 1]
@@ -55,6 +55,17 @@ def slow_scores(head, row):
                 alone = W[c, :-1, -1] @ r + W[c, -1, :-1] @ g
                 labels[i, j, c] = r @ W[c, :-1, :-1] @ g + alone + W[c, -1, -1]
     return arcs, labels
+
+
+def test_labels_scored_in_parts_are_those_scored_together():
+    torch.manual_seed(6)
+    label = BiaffineScorer(11, 3, label=4).label
+    x, y = torch.randn(2, 2 * PAIRS_PER_PART + 5, 4)
+    together = label.pairs(x, y)
+    assert together.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(label.pairs(x, y), together.detach(), rtol=1e-5, atol=1e-5)
+        assert label.pairs(x[:0], y[:0]).shape == (0, 3)
 
 
 def test_scores_are_the_equations(head, states):

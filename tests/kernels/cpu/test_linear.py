@@ -90,3 +90,17 @@ def test_layers_that_do_not_work_are_not_used(monkeypatch):
         linear.can_pack.cache_clear()
     assert linear.can_pack("float32")
     assert linear.can_pack("int8")
+
+
+def test_linear_is_the_product_with_and_without_gradients(monkeypatch):
+    weight, bias, x = numbers((11, 67), (11,), (3, 7, 67))
+    expected = x @ weight.T + bias
+    weight.requires_grad_()
+    with torch.no_grad():
+        torch.testing.assert_close(linear.linear(x, weight, bias), expected, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(linear.linear(x, weight), expected - bias, rtol=1e-5, atol=1e-4)
+        assert linear.linear(x[:0], weight, bias).shape == (0, 7, 11)
+        monkeypatch.setattr(linear, "can_pack", lambda: False)  # no oneDNN
+        assert torch.equal(linear.linear(x, weight, bias), F.linear(x, weight, bias))
+    linear.linear(x, weight, bias).sum().backward()
+    torch.testing.assert_close(weight.grad[0], x.sum((0, 1)))

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
+from weft.kernels.cpu.linear import linear
 from weft.protocols import WeightMatrices
 
 TreeSearch = Literal["tree", "projective", "greedy"]
+PAIRS_PER_PART = 64  # pairs whose labels are scored together
 IGNORED = -1  # gold head or label without loss
 
 
@@ -69,9 +71,14 @@ class Biaffine(nn.Module, WeightMatrices):
         """Return scores (n, C) of each x with the y in the same row."""
         x, y = self._sides(x, y)
         C, X, Y = self.weight.shape
-        projected = x @ self.weight.transpose(0, 1).reshape(X, C * Y)  # (n, C*Y)
-        scores = projected.view(-1, C, Y) @ y[:, :, None]  # (n, C, 1)
-        return scores.squeeze(2)
+        weight = self.weight.transpose(1, 2).reshape(C * Y, X)
+        # Without gradients, in parts that stay in the cache of a processor.
+        size = max(len(x), 1) if torch.is_grad_enabled() or x.is_cuda else PAIRS_PER_PART
+        parts = [
+            linear(own, weight).view(-1, C, Y) @ other[:, :, None]  # (n, C, 1)
+            for own, other in zip(x.split(size), y.split(size), strict=True)
+        ]
+        return torch.cat(parts).squeeze(2)
 
     def _sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         x = F.pad(x, (0, 1), value=1.0) if self.bias_x else x
@@ -181,8 +188,9 @@ class BiaffineScorer(nn.Module):
         is_root = torch.arange(C, device=scores.device) == root
         return scores.masked_fill(is_root != at_root[:, None], -torch.inf)
 
-    def _role(self, layer: nn.Module, states: Tensor) -> Tensor:
-        hidden = layer(states)  # (B, T, A)
+    def _role(self, layer: nn.Sequential, states: Tensor) -> Tensor:
+        first, activation = layer
+        hidden = activation(linear(states, first.weight, first.bias))  # (B, T, A)
         dropped: Tensor = self.dropout(hidden.transpose(1, 2))  # (B, A, T)
         return dropped.transpose(1, 2)
 

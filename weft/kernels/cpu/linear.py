@@ -40,6 +40,18 @@ def can_pack(weights: str = "float32") -> bool:
     return all(torch.allclose(output, expected, rtol=0.02) for output in outputs)
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x·Wᵀ + b as `F.linear` does; without gradients, in fp32 on a CPU, by oneDNN.
+
+    On AMD's processors that takes less than half the time of MKL behind `F.linear`.
+    """
+    plain = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
+    if torch.is_grad_enabled() or not plain or not x.numel() or not can_pack():
+        return F.linear(x, weight, bias)
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return y
+
+
 class PackedLinear:
     """x·Wᵀ + b, then an activation, in fp32; weights are copied into the layout of oneDNN.
 
