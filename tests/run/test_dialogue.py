@@ -269,18 +269,33 @@ def test_recall_counts_own_responses_that_win():
 
 
 def test_chat_streams_undoes_and_sets(lm, files):
-    script = "I want thai food\n/settings\n/set temperature 0.5\n/undo\n/undo\n/nonsense\n"
+    script = "I want thai food\n/settings\n/set temperature 0.5\n/undo\n/undo\n/nonsense\n/state\n"
     script += "/set top_k many\n/set nothing 1\n/set method beam\n/set\n\n/reset\n"
     script += "x" * 20_000 + "\nthe north please\n/quit\nnever read\n"
     done = ok("chat", files / "lm", stdin=script)
     assert len(done.lines) == 2
     assert "[" not in done.out  # it stops before the next turn
     for message in ("method ", "temperature 0.5", "0 turns left", "nothing to undo",
-                    "no such command", "top_k", "Unknown setting 'nothing'", "cannot be streamed",
-                    "/set NAME VALUE", "more than 10,000 characters"):  # fmt: skip
+                    "no such command", "needs --tracker", "top_k", "Unknown setting 'nothing'",
+                    "cannot be streamed", "/set NAME VALUE",
+                    "more than 10,000 characters"):  # fmt: skip
         assert message in done.err, message
     again = ok("chat", files / "lm", "--seed", 3, "--max-length", 5, stdin="hi\n")
     assert again.out == ok("chat", files / "lm", "--seed", 3, "--max-length", 5, stdin="hi\n").out
+
+
+def test_chat_at_a_terminal_ends_with_a_line_end(lm, files, monkeypatch):
+    typed = iter(["hi", "/help"])
+    monkeypatch.setattr("weft.cli.chat.chat._at_terminal", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed, None) or _end_input())
+    done = ok("chat", files / "lm", "--max-length", 5)
+    assert len(done.lines) == 1
+    assert done.err.count("/undo") == 2  # at the beginning and for /help
+    assert done.err.endswith("\n\n")
+
+
+def _end_input():
+    raise EOFError
 
 
 def test_chat_forgets_turns_that_do_not_fit(lm):

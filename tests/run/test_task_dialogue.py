@@ -151,9 +151,11 @@ def test_every_verb_of_a_model_with_a_database(responder, files, tmp_path):
 
 def test_chat_tracks_the_state_and_fills_in_values(responder, tracker, files):
     assert tracker.figures["dev"]["joint_goal_accuracy"].value > 0.8
-    script = "I want indian food\nthe north please\n/undo\nthe north please\n"
+    script = "/state\nI want indian food\nthe north please\n/state\n/undo\nthe north please\n"
     done = ok("chat", files / "responder", "--tracker", files / "tracker", stdin=script)
     assert done.lines == ["which area ?", *["Saffron serves indian food ."] * 2]
+    assert f"none ({len(ROWS)} of {len(ROWS)} entities fit)" in done.err
+    assert f"area = north ; food = indian (1 of {len(ROWS)} entities fit)" in done.err
     for more in ((), ("--tracker", files / "responder")):
         assert "tracks states" in fails("chat", files / "responder", *more) or more
     assert "update states" in fails(

@@ -1,6 +1,7 @@
 """weft chat"""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +46,8 @@ def chat(
     for name, value in given.items():
         if value is not None:
             talk.change(name, str(value))
-    if sys.stdin.isatty():
-        typer.echo(f"{COMMANDS}; an empty line is left out", err=True)
+    if _at_terminal():
+        typer.echo(COMMANDS, err=True)
     while (line := _read_line()) is not None:
         try:
             if line.startswith("/"):
@@ -65,17 +66,31 @@ def chat(
             typer.echo(f"error: {error}", err=True)
 
 
+def _at_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _type_line() -> str:
+    """Return a line typed at a terminal, with arrow keys and earlier lines; "" at its end."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 -- `input` uses it
+    try:
+        return input("> ") + "\n"
+    except EOFError:
+        typer.echo("", err=True)
+        return ""
+
+
 def _read_line() -> str | None:
     """Return the next line; None at the end of input."""
     from weft.untrusted import has_surrogate
 
     while True:
-        sys.stderr.write("> " if sys.stdin.isatty() else "")
-        sys.stderr.flush()
         try:
-            line = sys.stdin.readline(MAX_CHARACTERS + 1)
+            line = _type_line() if _at_terminal() else sys.stdin.readline(MAX_CHARACTERS + 1)
         except INTERRUPTS:
             go_on()
+            typer.echo("", err=True)  # a shell's prompt begins a line
             return None
         except UnicodeDecodeError:
             raise UserError("standard input is not UTF-8 text.") from None

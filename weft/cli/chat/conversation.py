@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_TURNS = 200  # that are kept
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # settings that only sampling has
-COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /quit"
+COMMANDS = "/undo, /reset, /set NAME VALUE, /settings, /state, /help, /quit"
 
 
 class Conversation:
@@ -67,6 +67,10 @@ class Conversation:
         if name == "/reset":
             self.turns.clear()
             return "0 turns left"
+        if name == "/help":
+            return COMMANDS
+        if name == "/state":
+            return self.describe_state()
         if name == "/settings":
             shown = ("method", "max_length", *SAMPLING, "repetition_penalty")
             return "; ".join(f"{one} {getattr(self.settings, one)}" for one in shown)
@@ -75,6 +79,14 @@ class Conversation:
         if name == "/set":
             raise UserError("Write /set NAME VALUE, such as /set temperature 0.7.")
         raise UserError(f"{escape_control(name)[:40]}: no such command. There are {COMMANDS}.")
+
+    def describe_state(self) -> str:
+        """Return what the tracker has understood, and how many entities fit it."""
+        if self.tracker is None or self.database is None:
+            raise UserError("This conversation has no state: that needs --tracker.")
+        state = last_state(self.turns)
+        fit = len(self.database.find(dict(state)))
+        return f"{format_state(state)} ({fit} of {len(self.database.entities)} entities fit)"
 
     def change(self, name: str, value: str) -> str:
         """Change a setting of the search, or raise a UserError and leave all as it was."""
