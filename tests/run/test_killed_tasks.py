@@ -18,7 +18,7 @@ from weft.text.audio.wav import write_wav
 
 TASKS = {
     "coref-bilstm": "coref", "ctc-speech": "seq2seq", "caption": "seq2seq",
-    "sentence-splitter": "sentences", "openie-grid": "openie",
+    "sentence-splitter": "sentences", "openie-grid": "openie", "openie-copy": "seq2seq",
 }  # fmt: skip
 
 

@@ -150,7 +150,7 @@ BAD_FILES = {
     "few columns": ("a.tsv", SOUND + "Ann saw Bo .\n", "a.tsv:5: too few columns"),
     "no predicate": ("a.tsv", SOUND + "Ann saw Bo .\t\tAnn\n", "a.tsv:5: missing predicate"),
     "no sentence": ("a.tsv", SOUND + "\tsaw\tAnn\n", "a.tsv:5: missing sentence"),
-    "no tuples": ("a.tsv", "just a line of text\nand another one here\n", "no tuples of sentence"),
+    "no tuples": ("a.tsv", "just a line of text\nand another one here\n", "no tuples"),
     "empty": ("a.tsv", "", "a.tsv"),
     "not worded": (
         "a.tsv", SOUND.replace("saw\tAnn", "observed\tAnn"), "no tuple is worded as its sentence",
@@ -182,12 +182,18 @@ def test_the_doctor_reads_rows_of_json(tmp_path):
     assert "bad.jsonl:7" in done.out
 
 
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_files_are_one_line_errors(name, tmp_path):
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [
+        *(("openie-grid", name) for name in BAD_FILES),
+        *(("openie-copy", name) for name in BAD_FILES if name != "not worded"),  # it writes words
+    ],
+)
+def test_bad_files_are_one_line_errors(recipe, name, tmp_path):
     file, contents, message = BAD_FILES[name]
     raw = contents if isinstance(contents, bytes) else contents.encode()
     (tmp_path / file).write_bytes(raw)
-    done = command("train", "--recipe", "openie-grid", "--train", tmp_path / file,
+    done = command("train", "--recipe", recipe, "--train", tmp_path / file,
                    "-o", tmp_path / "run")  # fmt: skip
     last = done.err.strip().splitlines()[-1]
     assert done.status == 2, done.err

@@ -21,6 +21,7 @@ SMALL = {
     "train.batch_size": 8, "train.learning_rate": 0.01, "train.threads": 1, "train.patience": 0,
     "generate.max_length": 20,
 }  # fmt: skip
+GRID_FORMAT = ("--set", "data.format=extractions")
 TEXT = "Ann gave Bo the lamp ."
 GAVE = Extraction("gave", ("Ann", "Bo", "the lamp"))
 RAN = Extraction("ran", ("Ann",))
@@ -94,6 +95,24 @@ def test_verbs_work(run, files, tmp_path):
     printed = json.loads(ok("evaluate", files / "run", files / "test.tsv", "--json").out)
     assert {"bleu", "exact_match"} <= set(printed)
     ok("predict", files / "run", TEXT)
+    ok("extract", files / "run", TEXT, "-o", tmp_path / "t.html")
+    assert "lamp" in (tmp_path / "t.html").read_text("utf-8")
+    ok("explain", files / "run", TEXT, "-o", tmp_path / "e.html")
+    assert "lamp" in (tmp_path / "e.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("recipe", ["openie-copy", "openie-grid"])
+def test_compare_trains_either_kind(files, tmp_path, recipe):
+    changes = {"generate.max_length": 5} if recipe == "openie-copy" else {"encoder.layers": 1}
+    changes |= {"train.epochs": 1, "train.threads": 1, "encoder.hidden": 8}
+    settings = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+    done = ok("compare", files / "train.tsv", files / "test.tsv", "--dev", files / "dev.tsv",
+              "-o", tmp_path / "c", "--recipes", recipe, "--seeds", 1, "--device", "cpu",
+              *settings, *(() if recipe == "openie-copy" else GRID_FORMAT))  # fmt: skip
+    assert recipe in done.out
+    (row,) = json.loads((tmp_path / "c/leaderboard.json").read_text("utf-8"))
+    assert (row["recipe"], row["status"]) == (recipe, "ranked")
+    assert weft.load(tmp_path / "c/model")([TEXT])[0].value is not None
 
 
 def test_settings_and_files_that_do_not_fit_are_refused(files, tmp_path):

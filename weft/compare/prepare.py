@@ -71,6 +71,12 @@ def parse_data(settings: Sections) -> Data:
     return validate(Data(**registry.check(Data, section, "[data]")))
 
 
+def shared_data_settings(named: Sequence[str], settings: Sections) -> Settings:
+    """Return how the named recipes read tuples, if all do so alike and it is not set already."""
+    readers = {bool(configuration.recipe(n).sections.get("data", {}).get("tuples")) for n in named}
+    return {"data.tuples": True} if readers == {True} and "data.tuples" not in settings else {}
+
+
 def choose_recipes(
     data: Data, settings: Sections, named: Sequence[str], pretrained: str
 ) -> tuple[list[str], str]:
@@ -132,6 +138,8 @@ def _pseudo_perplexity_note(names: Sequence[str]) -> str:
 
 
 def find_tasks(data: Data) -> tuple[str, ...]:
+    if data.tuples:
+        return ("seq2seq",)
     files = resolve_files(data.train, data.target)
     if len(files) > 1 and not data.target:
         return detect_parallel_tasks(files)

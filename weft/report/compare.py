@@ -29,6 +29,7 @@ from weft.compare.prepare import (
     make_folder,
     parse_data,
     prepare_data,
+    shared_data_settings,
     task_section,
     task_settings,
 )
@@ -140,6 +141,7 @@ def compare(
         settings["train.metric"] = metric
     if task:
         settings["task.kind"] = task
+    settings |= shared_data_settings(recipes or (), settings)
     with open_place(on) as where:
         data = parse_data(settings)
         names, hint = choose_recipes(data, settings, recipes or (), pretrained)
