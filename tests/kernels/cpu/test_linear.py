@@ -99,6 +99,9 @@ def test_linear_is_the_product_with_and_without_gradients(monkeypatch):
     with torch.no_grad():
         torch.testing.assert_close(linear.linear(x, weight, bias), expected, rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(linear.linear(x, weight), expected - bias, rtol=1e-5, atol=1e-4)
+        layer = torch.nn.Linear(67, 11)
+        torch.testing.assert_close(linear.project(layer, x), layer(x), rtol=1e-5, atol=1e-4)
+        assert torch.equal(linear.project(torch.nn.Tanh(), x), x.tanh())
         assert linear.linear(x[:0], weight, bias).shape == (0, 7, 11)
         monkeypatch.setattr(linear, "can_pack", lambda: False)  # no oneDNN
         assert torch.equal(linear.linear(x, weight, bias), F.linear(x, weight, bias))

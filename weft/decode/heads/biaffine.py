@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from weft.batch import Padded
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
-from weft.kernels.cpu.linear import linear
+from weft.kernels.cpu.linear import linear, project
 from weft.protocols import WeightMatrices
 
 TreeSearch = Literal["tree", "projective", "greedy"]
@@ -190,7 +190,7 @@ class BiaffineScorer(nn.Module):
 
     def _role(self, layer: nn.Sequential, states: Tensor) -> Tensor:
         first, activation = layer
-        hidden = activation(linear(states, first.weight, first.bias))  # (B, T, A)
+        hidden = activation(project(first, states))  # (B, T, A)
         dropped: Tensor = self.dropout(hidden.transpose(1, 2))  # (B, A, T)
         return dropped.transpose(1, 2)
 

@@ -17,7 +17,7 @@ from weft.decode.heads.crf import CRF
 from weft.decode.label_losses import label_loss
 from weft.embed.activations import check_sizes
 from weft.errors import UserError
-from weft.kernels.cpu.linear import linear
+from weft.kernels.cpu.linear import project
 from weft.protocols import Head
 from weft.registry import register
 from weft.text.annotation.schemes import allowed_transitions
@@ -122,9 +122,7 @@ class TagHead(nn.Module, Head):
         if not isinstance(states, Padded):
             raise UserError("A head for tags needs a state per word. Set pool.kind to 'none'.")
         data = self.dropout(states.data)  # (B, T, H)
-        columns = tuple(
-            states.with_data(linear(data, score.weight, score.bias)) for score in self.score
-        )
+        columns = tuple(states.with_data(project(score, data)) for score in self.score)
         return TagOutput(columns, self.crfs if self.chained else (None,) * len(columns))
 
 

@@ -52,6 +52,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y
 
 
+def project(layer: nn.Module, x: Tensor) -> Tensor:
+    """Return the output of a layer, by `linear` if it is a plain linear one."""
+    y: Tensor = linear(x, layer.weight, layer.bias) if type(layer) is nn.Linear else layer(x)
+    return y
+
+
 class PackedLinear:
     """x·Wᵀ + b, then an activation, in fp32; weights are copied into the layout of oneDNN.
 
