@@ -20,7 +20,8 @@ from weft.text.read import read
 SMALL = {
     "encoder.hidden": 16, "encoder.layers": 1, "encoder.dropout": 0.0, "embedder.width": 16,
     "embedder.mels": 12, "embedder.dropout": 0.0, "embedder.mask_steps": 0,
-    "embedder.mask_bands": 0, "train.epochs": 25, "train.batch_size": 4, "train.threads": 1,
+    "embedder.mask_bands": 0, "embedder.tempo": 0.0, "embedder.warp": 0.0,
+    "embedder.gain": 0.0, "train.epochs": 25, "train.batch_size": 4, "train.threads": 1,
     "train.learning_rate": 0.01, "train.patience": 0,
 }  # fmt: skip
 

@@ -24,7 +24,8 @@ class LogMelEmbedder(FeatureEmbedder):
 
     Recordings are resampled to `sample_rate`; 0 keeps the rate of each, which should then be the
     same. Mean 0 and deviation 1 are those of each of the bands over time, or with `standardise =
-    "recording"` of all numbers, which keeps the balance of the bands.
+    "recording"` of all numbers, which keeps the balance of the bands. What is more than `range_db`
+    decibels below the loudest band is raised to that level; 0 changes nothing.
 
     In training, each recording sounds like another speaker and another microphone. It takes up to
     1 + `tempo` times as long, or as short (Ko et al. 2015, without a change of pitch). Its mel axis
@@ -52,8 +53,9 @@ class LogMelEmbedder(FeatureEmbedder):
         warp: float = 0.0,
         gain: float = 0.0,
         standardise: Standardise = "bands",
+        range_db: float = 0.0,
     ):
-        audio = LogMel(sample_rate, mels, window_ms, hop_ms, stack, standardise)
+        audio = LogMel(sample_rate, mels, window_ms, hop_ms, stack, standardise, range_db)
         super().__init__(audio.width, width, dropout)
         if not 0 <= mask_bands <= mels or mask_steps < 0:
             raise UserError(

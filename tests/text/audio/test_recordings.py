@@ -96,6 +96,19 @@ def test_vectors_are_standardised_stacked_and_resampled():
     assert LogMel(mels=7).vectors(samples[:3], 8000).shape == (1, 7)
 
 
+def test_what_is_far_below_the_loudest_band_is_raised():
+    samples = np.random.default_rng(0).normal(size=4000) * np.linspace(1e-4, 1, 4000)
+    spectrum = log_mel(samples, 8000, 7)
+    least = spectrum.max() - 30 * np.log(10) / 10
+    raised = np.maximum(spectrum, least)
+    assert 0.1 < (spectrum < least).mean() < 0.9
+    found = LogMel(mels=7, standardise="recording", range_db=30).vectors(samples, 8000)
+    np.testing.assert_allclose(found, (raised - raised.mean()) / raised.std(), atol=1e-4)
+    for bad in (-1, 201, float("nan")):
+        with pytest.raises(UserError, match="'range_db' should be from 0 to 200"):
+            LogMel(range_db=bad)
+
+
 def broken(path, kind):
     """Write a file that is wrong in one way."""
     write_wav(path, np.zeros(100), 8000)

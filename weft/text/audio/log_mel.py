@@ -14,6 +14,7 @@ from weft.errors import UserError
 
 FLOOR = 1e-10  # of power, so that silence has a logarithm
 PRE_EMPHASIS = 0.97
+MAX_RANGE = 200  # decibels
 
 Standardise = Literal["bands", "recording"]
 
@@ -26,6 +27,8 @@ class LogMel:
     neighbouring frames are one vector. Every band has mean 0 and deviation 1 in each recording, so
     that the microphone and the loudness count less; with `standardise = "recording"` all bands
     together have, which keeps their balance: of a single word it says more than of a sentence.
+    What is more than `range_db` decibels below the loudest band of the recording is raised to that
+    level, so that a quiet room and a noisy one sound alike; 0 changes nothing.
     """
 
     sample_rate: int = 0
@@ -34,6 +37,7 @@ class LogMel:
     hop_ms: float = 10.0
     stack: int = 1
     standardise: Standardise = "bands"
+    range_db: float = 0.0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -42,6 +46,10 @@ class LogMel:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UserError(f"log-mel: '{name}' should be from {low} to {high}, got {value}.")
+        if not 0 <= self.range_db <= MAX_RANGE:
+            raise UserError(
+                f"log-mel: 'range_db' should be from 0 to {MAX_RANGE}, got {self.range_db}."
+            )
         if self.sample_rate and not 1_000 <= self.sample_rate <= 384_000:
             raise UserError(
                 "log-mel: 'sample_rate' should be 0 or from 1000 to 384000, got "
@@ -58,6 +66,8 @@ class LogMel:
         if self.sample_rate and rate != self.sample_rate:
             samples, rate = resample(samples, rate, self.sample_rate), self.sample_rate
         spectrum = log_mel(samples, rate, self.mels, self.window_ms, self.hop_ms)  # (T, M)
+        if self.range_db:
+            spectrum = spectrum.clip(spectrum.max() - self.range_db * math.log(10) / 10)
         axis = 0 if self.standardise == "bands" else None
         return stack_frames(standardise(spectrum, axis), self.stack)
 
