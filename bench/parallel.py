@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,20 +91,21 @@ def configure(family: str, files: Mapping[str, str], changes: Mapping[str, Any])
     return config.with_values({**values, **changes}, "bench")
 
 
-def nudge(model: torch.nn.Module, *how: Any) -> None:
+def nudge(seed: int, model: torch.nn.Module, *how: Any) -> None:
     """Give a model its first weights, each off by about the rounding of single precision."""
     initialise(model, *how)
     with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(seed)
         for weight in model.parameters():
             weight.mul_(1 + torch.finfo(weight.dtype).eps / 2 * torch.randn_like(weight))
 
 
 def train_rank(
-    config: dict[str, Any], folder: str, dtype: str, rank: int, size: int, port: int, nudged: bool
+    config: dict[str, Any], folder: str, dtype: str, rank: int, size: int, port: int, nudged: int
 ) -> None:
-    """Train as one of `size` processes."""
+    """Train as one of `size` processes; `nudged` is the seed of a nudge, 0: none."""
     if nudged:
-        neural.initialise = nudge  # type: ignore[assignment]
+        neural.initialise = partial(nudge, nudged)  # type: ignore[assignment]
     torch.set_default_dtype(getattr(torch, dtype))
     if dtype == "float64":  # the losses of some heads are computed in single precision
         torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign, assignment]
@@ -113,7 +115,7 @@ def train_rank(
     weft.train(from_sections(config, "bench"), folder, quiet=True, device="cpu", overwrite=True)
 
 
-def train_in(size: int, config: Config, folder: Path, dtype: str, nudged: bool = False) -> None:
+def train_in(size: int, config: Config, folder: Path, dtype: str, nudged: int = 0) -> None:
     """Train in `size` processes, forked from one that has imported torch."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -156,9 +158,9 @@ def difference(one: Path, other: Path) -> dict[str, Any]:
 
 
 def equal(record: Record, args: Any) -> None:
-    """Compare the weights of 1, 2 and 4 processes, and of one whose first weights are nudged.
+    """Compare the weights of 1, 2 and 4 processes, and of ones whose first weights are nudged.
 
-    The last shows how far training itself takes weights apart that differ by rounding alone.
+    The latter show how far training itself takes weights apart that differ by rounding alone.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -175,10 +177,12 @@ def equal(record: Record, args: Any) -> None:
                 done = trained["updates"]
             sizes = [size for size in map(int, args.processes.split(",")) for _ in "12"]
             ways = [("DDP", "FSDP2")[i % 2] for i in range(len(sizes))]
-            for size, way in [(1, "nudged"), *zip(sizes, ways, strict=True)]:
+            nudges = [(1, f"nudged {i}") for i in range(1, args.nudges + 1)]
+            for size, way in [*nudges, *zip(sizes, ways, strict=True)]:
+                seed = int(way.split()[1]) if way.startswith("nudged") else 0
                 given = config.with_values({"train.shard": way == "FSDP2"}, "bench")
                 began = time.perf_counter()
-                train_in(size, given, folder / "many", args.dtype, way == "nudged")
+                train_in(size, given, folder / "many", args.dtype, seed)
                 record.line(
                     "weights of N processes", family=family, recipe=FAMILIES[family][0],
                     processes=size, way=way, optimiser=args.optimiser, dtype=args.dtype,
@@ -249,6 +253,7 @@ def main() -> None:
     parser.add_argument("question", choices=["equal", "kills"])
     parser.add_argument("--updates", type=int, default=200)
     parser.add_argument("--processes", default="2,4")
+    parser.add_argument("--nudges", type=int, default=1, help="runs of the control")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--families", default="", help="separated by semicolons")
     parser.add_argument("--optimiser", default="adamw")

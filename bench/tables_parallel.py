@@ -7,7 +7,7 @@ EQUAL, SPEEDUP, TORCHRUN, SECONDS, BULK = 1e-6, {"BiLSTM": 1.7, "BERT-small": 1.
 
 def equal(line: Figures) -> Row:
     most = line.get("most")
-    control = line["way"] == "nudged"
+    control = line["way"].startswith("nudged")
     return (
         line["family"],
         f"{line['optimiser']}, {line['dtype']}",
