@@ -62,6 +62,7 @@ def test_a_run_folder_holds_the_known_names_only(tmp_path):
         "loggers.json",
         "progress.json",
         "members",
+        "tokens",
     }  # made only where they apply
     kept = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert kept == {"last.safetensors", "best.safetensors", "tokenizer.json"}

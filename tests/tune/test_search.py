@@ -175,7 +175,7 @@ def test_a_folder_of_something_else_is_left_alone(base, tmp_path):
         ({"sampler": "tpee"}, "Unknown sampler 'tpee'.*Did you mean 'tpe'"),
         ({"sampler": "grid"}, "The grid has no end: 'classic.C'"),
         ({"seeds": -1}, "--seeds should be 0"),
-        ({"workers": 0}, "--workers should be at least 1"),
+        ({"workers": -1}, "--workers should be 0"),
         ({"trials": -1}, "--trials and --minutes should be above 0"),
     ],
 )

@@ -72,9 +72,9 @@ def compute_stats(
     sources = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     examples: Iterable[tuple[str, Example]]
     if folds:
-        name = f"all, in {folds} folds"
-        rows = {name: 0}
-        examples = ((name, example) for example in example_source(data, data.train)())
+        whole = f"all, in {folds} folds"
+        rows = {whole: 0}
+        examples = ((whole, example) for example in example_source(data, data.train)())
     else:
         rows = {name: 0 for name, source in sources.items() if source}
         examples = splits.read_together()
