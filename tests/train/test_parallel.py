@@ -214,7 +214,7 @@ def test_dead_rank_is_named_in_one_line(tmp_path):
 
 def test_killed_rank_is_restarted_from_the_last_checkpoint(tmp_path):
     name, values = families(tmp_path)["classify"]
-    config = configure(name, {**values, "train.epochs": 10, "train.save_every": 4})
+    config = configure(name, {**values, "train.epochs": 5, "train.save_every": 4})
     (tmp_path / "config.toml").write_text(dumps(config.sections), "utf-8")
     words = ("train", "config.toml", "-o", "run", "--processes", "2", "--quiet", "--device", "cpu")
     command = python_command("weft", *words, "--max-restarts", "2")
