@@ -175,7 +175,7 @@ def equal(record: Record, args: Any) -> None:
                 train_in(1, config, folder / "one", args.dtype)
                 trained = json.loads((folder / "one/model/record.json").read_text("utf-8"))
                 done = trained["updates"]
-            sizes = [size for size in map(int, args.processes.split(",")) for _ in "12"]
+            sizes = [int(size) for size in args.processes.split(",") if size for _ in "12"]
             ways = [("DDP", "FSDP2")[i % 2] for i in range(len(sizes))]
             nudges = [(1, f"nudged {i}") for i in range(1, args.nudges + 1)]
             for size, way in [*nudges, *zip(sizes, ways, strict=True)]:
