@@ -54,7 +54,7 @@ def overload(line: Figures) -> Row:
         f"{line['p99_ms']:,} of {line['deadline_ms']:,} {mark(not late)}",
         f"{recovery:.1f}", verdict(recovery, RECOVERY, above=False),
         f"{line['rss_grown_mb']:+.0f}", f"{line['peak_grown_mb']:+.0f}",
-        verdict(line["rss_grown_mb"], GROWN, above=False),
+        verdict(line["peak_grown_mb"], GROWN, above=False),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def test_overload_shows_what_is_missed(written):
     cells = row(written(one=[line]), "minilm")
     assert cells[2] == "4,000 × 200, 9,000 × 503 ✓"
     assert cells[4:6] == ["≥ 0.9 ✗", "2,001 of 2,000 ✗"]
-    assert cells[-3:] == ["+20", "+61", "< 50 ✓"]
+    assert cells[-3:] == ["+20", "+61", "< 50 ✗"]
     line["statuses"]["0"] = 1
     assert row(written(one=[line]), "minilm")[2].endswith("✗")
 
