@@ -60,8 +60,14 @@ LIGHT = (*(LOWEST - {"runtime"}), "text", "doctor", "metrics", "tasks", "classic
 MAX_MODULES = 20  # in a folder
 
 # weft.train(config) and weft.compare(files) are verbs, so these folders can be called. Values of
-# every stage show themselves in notebooks by the drawings of the report.
-ALLOWED = {("train", "run"), ("compare", "report"), ("notebook", "report")}
+# every stage show themselves in notebooks by the drawings of the report. weft.generate(path) loads
+# any kind of model.
+ALLOWED = {
+    ("train", "run"),
+    ("compare", "report"),
+    ("notebook", "report"),
+    ("predict", "loading"),
+}
 
 
 def room(path: Path) -> str:

@@ -257,7 +257,10 @@ def join_processes(runtime: Runtime) -> Iterator[Runtime]:
     # A process that dies closes its connections, which the others notice at once; the time limit
     # is for what one rank does alone, such as learning a vocabulary.
     try:
-        torch.distributed.init_process_group(backend, timeout=timedelta(hours=12))
+        limit = timedelta(hours=12)
+        torch.distributed.init_process_group(
+            backend, store=_attempt_store(limit), rank=rank, world_size=size, timeout=limit
+        )
         yield replace(runtime, device=device, world=World(rank, size))
     except RuntimeError as error:
         lost = ("onnection", "gloo", "NCCL", "Broken pipe")
@@ -267,6 +270,21 @@ def join_processes(runtime: Runtime) -> Iterator[Runtime]:
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
+
+
+def _attempt_store(timeout: timedelta) -> torch.distributed.Store:
+    """Return the store in which the processes of this attempt find each other.
+
+    torchrun's agent keeps one store over all restarts (pytorch issue 135712): without a prefix, a
+    restarted process may read the address of a dead one, and wait for it. Several machines count
+    their restarts apart; there, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 gives every attempt a store.
+    """
+    store: torch.distributed.Store
+    store, _, _ = next(torch.distributed.rendezvous("env://", timeout=timeout))
+    if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        return store
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return torch.distributed.PrefixStore(f"attempt-{attempt}", store)
 
 
 def launch(module: str, arguments: Sequence[str], processes: int, max_restarts: int) -> None:

@@ -115,7 +115,7 @@ sys.modules["torch"] = None
 import weft
 for folder in sys.argv[1:]:
     for settings in json.load(open("settings.json")):
-        (texts,) = weft.generate(weft.load(folder), "b c", max_length=5, **settings)
+        (texts,) = weft.generate(folder, "b c", max_length=5, **settings)
         print(json.dumps([one.text for one in texts]))
 """
 

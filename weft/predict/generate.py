@@ -18,7 +18,7 @@ from weft.errors import UserError, near_miss
 from weft.notebook import HtmlRepr
 from weft.predict.generation.batch import GenerationBatch, TextSearch
 from weft.predict.output import EngineInput, plain_texts
-from weft.predict.predictor import Predictor, load
+from weft.predict.predictor import Predictor
 from weft.predict.rows import RowEngine
 from weft.tasks.language import LMVocabulary
 from weft.tasks.target_vocabulary import TargetVocabulary
@@ -87,7 +87,11 @@ def generate(
     words or phrases that a text may consist of. A model that reads vectors takes their names or
     arrays.
     """
-    writer = Generator(model if isinstance(model, Predictor) else load(model))
+    if not isinstance(model, Predictor):
+        from weft.loading import load  # of any kind of model; it imports this package
+
+        model = load(model)
+    writer = Generator(model)
     inputs = [prompts] if isinstance(prompts, str) else list(prompts)
     texts = writer.write(inputs, writer.search_settings(settings), prefix=prefix, only=only)
     return Generations(texts)
