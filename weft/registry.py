@@ -428,8 +428,11 @@ def describe_type(hint: Any) -> str:
 
 
 def _scan_module(path: Path, module: str) -> list[Part]:
-    declared = []
-    for node in ast.parse(path.read_text("utf-8")).body:
+    declared: list[Part] = []
+    source = path.read_text("utf-8")
+    if "@register(" not in source:
+        return declared  # parsing is the slow part
+    for node in ast.parse(source).body:
         if not isinstance(node, ast.ClassDef):
             continue
         for call in node.decorator_list:

@@ -1,5 +1,6 @@
 """Render the Jinja templates as self-contained HTML pages."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -22,6 +23,11 @@ from weft.storage import cannot_write, write_text
 
 def render(template: str, **values: object) -> str:
     """Render a whole page; templates escape everything that comes from the user."""
+    return _templates().get_template(template).render(**values)
+
+
+@functools.cache
+def _templates() -> Environment:
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -44,7 +50,7 @@ def render(template: str, **values: object) -> str:
         is_percent=is_percent,
         zip=zip,
     )
-    return templates.get_template(template).render(**values)
+    return templates
 
 
 def save(path: Path, page: str) -> None:
