@@ -1,5 +1,6 @@
 """Fixtures of the whole suite."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +9,23 @@ import pytest
 from tests.fixtures import processes
 
 
-@pytest.fixture(scope="module")
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off what was imported: it took 9 % of a run."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_workers() -> Iterator[None]:
-    """Fork the workers of comparisons in this module instead of starting Python for each."""
+    """Fork the processes of comparisons and searches instead of starting Python for each."""
     with processes.forked_workers():
         yield
+
+
+@pytest.fixture
+def spawned_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start Python for each process after all."""
+    monkeypatch.setattr("weft.jobs.local.launch", processes.launch)
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,6 @@ def provide_encoder(page: str, folder: Path, saved: Path, monkeypatch) -> None:
     shutil.copytree(saved / "bert", folder / "runs" / "bert")
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("page", [page for page in pages() if runs_code(page)])
 def test_code_blocks_of_a_page_run(page, folder, saved, monkeypatch, capsys):
     provide_encoder(page, folder, saved, monkeypatch)

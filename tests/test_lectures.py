@@ -81,7 +81,6 @@ def data(tmp_path_factory):
     return folder
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
 def test_commands_of_a_row_run(row, data, tmp_path, monkeypatch):
     shorten_training(monkeypatch)

@@ -6,11 +6,12 @@ Sizes are small here: WEFT_EXAMPLES_QUICK=1 shortens data and epochs, and nothin
 import ast
 import importlib.util
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures.processes import ForkedKernel
 
 FOLDER = Path(__file__).parent.parent / "examples"
 SECONDS = 100  # of a cell
@@ -86,10 +87,11 @@ def test_the_cell_that_installs_is_python_but_for_the_magic():
 def test_a_notebook_runs_offline(name, tmp_path, monkeypatch):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
-    guard = tmp_path / "guard"
-    guard.mkdir()
-    (guard / "sitecustomize.py").write_text(GUARD)
-    monkeypatch.setenv("PYTHONPATH", f"{guard}{os.pathsep}{FOLDER.parent}")
+
+    def launch(words, *, cwd, env, **_):
+        return ForkedKernel(words, cwd, env, GUARD)
+
+    monkeypatch.setattr("jupyter_client.provisioning.local_provisioner.launch_kernel", launch)
     monkeypatch.setenv("WEFT_REQUESTS", str(tmp_path / "requests.txt"))
     monkeypatch.setenv("WEFT_EXAMPLES_QUICK", "1")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -187,7 +187,6 @@ def suggestions(message):
         yield verb, match[1], match[2] or ""
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("words", PROVOKED, ids=lambda words: " ".join(words))
 def test_suggested_fixes_work(words, folder):
     arguments = [str(word).format(folder=folder) for word in words]

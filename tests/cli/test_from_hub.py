@@ -7,8 +7,6 @@ from tests.fixtures.command import command
 from weft.text.synthetic.corpora import generate_reviews
 from weft.text.tables.hub import load_hub_table
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

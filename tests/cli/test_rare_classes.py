@@ -1,7 +1,5 @@
 """Classes with one row: they are learned, whatever the split."""
 
-import pytest
-
 from tests.fixtures.command import SMALL, ok
 
 
@@ -22,7 +20,6 @@ def test_classes_with_one_row_can_be_trained(tmp_path):
         assert "note: kept in train, as dev would have taken every row of them: 'rare" in said
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_classes_with_one_row_can_be_compared(tmp_path):
     data = rows(tmp_path)
     more = ("--recipes", "tfidf", "--seeds", "1")

@@ -260,7 +260,6 @@ def test_a_trained_tokenizer_serves_in_a_run(shared, tmp_path):
     assert len(ok("predict", run, "-", stdin="good film\n").lines) == 1
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_compare_prints_the_table(shared, tmp_path):
     arguments = ("compare", shared / "train.tsv", "-o", tmp_path / "out", "--recipes", "tfidf,bag")
     done = ok(*arguments, "--seeds", 1, *SMALL, "--quiet")

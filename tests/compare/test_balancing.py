@@ -34,7 +34,6 @@ def files(tmp_path, common=290, rare=10):
             write(tmp_path / "test.tsv", 80, 12, 2)]  # fmt: skip
 
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 CHANGES = {"classic.C": 1.0, "classic.characters": []}
 
 

@@ -17,6 +17,7 @@ from weft.jobs import LOCAL, Job, Resources, open_place, parse_resources, spread
 from weft.jobs.local import pack, run_to_end, unpack
 from weft.machine import python_command
 
+pytestmark = pytest.mark.usefixtures("spawned_workers")
 MODULE = """
 import os, pathlib, sys, time
 print("threads", os.environ["OMP_NUM_THREADS"], *sys.argv[1:], sys.stdin.read())

@@ -12,7 +12,7 @@ from tests.fixtures.searches import STRENGTH, tfidf
 from tests.fixtures.searches import run as search
 from tests.fixtures.small import examples
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("forked_workers")]
+pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parents[2]
 
 

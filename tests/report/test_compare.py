@@ -19,7 +19,6 @@ from weft.run.data import Data
 from weft.run.split import choose_holdout
 from weft.text.read import read
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 TINY = {"train.epochs": 1, "train.batch_size": 7}
 GOOD, BAD = ("fine", "great", "superb"), ("dull", "awful", "poor")
 

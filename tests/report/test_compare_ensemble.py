@@ -11,7 +11,6 @@ from tests.fixtures.tagged_files import columns
 from weft.predict import load
 from weft.report.compare import compare
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 TINY = {"train.epochs": 2, "train.batch_size": 7, "data.dev_fraction": 0.2}
 
 

@@ -21,7 +21,6 @@ from weft.text.formats.parallel import read_parallel
 from weft.text.read import read
 from weft.text.synthetic.reviews import generate_reviews
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 QUICK = {**SMALL, "train.epochs": 2}
 
 

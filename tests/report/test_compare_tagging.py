@@ -13,7 +13,6 @@ from weft.predict.evaluate import evaluate
 from weft.report.compare import compare
 from weft.text.read import read
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 RECIPES = ["tagger-bilstm", "tagger-bilstm-crf"]
 TINY = {
     "encoder.hidden": 7, "train.epochs": 1, "train.batch_size": 8, "train.ema_decay": 0,
@@ -27,7 +26,7 @@ def run(files, out, **options):
 
 
 @pytest.fixture(scope="module")
-def tagged(tmp_path_factory, forked_workers):
+def tagged(tmp_path_factory):
     """Two recipes, two seeds, on a file of CoNLL-U that a test part is cut from."""
     folder = tmp_path_factory.mktemp("tagged")
     files = [conllu(folder / "all.conllu", 57)]

@@ -8,7 +8,6 @@ from weft.errors import UserError
 from weft.text.synthetic.corpora import generate_reviews
 from weft.vectors.corpus import corpus
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 EXAMPLES = generate_reviews()["train"][:60]
 ROWS = [(e.text, e.label) for e in EXAMPLES]
 FRAME = pandas.DataFrame(ROWS, columns=["text", "label"])

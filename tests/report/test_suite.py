@@ -10,7 +10,6 @@ from weft.compare.suite import build_systems, read_suite
 from weft.errors import UserError
 from weft.report.suite import suite
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
 QUICK = {**SMALL, "train.epochs": 1}
 
 

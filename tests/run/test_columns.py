@@ -66,7 +66,6 @@ def test_tags_are_not_the_annotators(tmp_path, files):
     assert evaluated["tag"]["value"] == 1.0
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_every_verb_prints_the_same_decision_once(tmp_path, files):
     pytest.importorskip("pycrfsuite")
     train, dev, test = files

@@ -231,7 +231,6 @@ def test_auxiliary_lm_needs_a_trainable_language_model(changes, message):
         weft.build_model(parts, vocabulary_size=len(SPECIALS) + 5, outputs=3)
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_recipes_with_a_checkpoint_are_compared_beside_the_others(bert, tmp_path, capsys):
     data = small.file(tmp_path)
     out = tmp_path / "out"

@@ -56,7 +56,6 @@ def test_classification_with_names(tmp_path):
     assert figures(more)["accuracy"]["n"] == 2
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("verb", ["check", "compare"])
 def test_other_verbs_read_them_too(tmp_path, verb):
     files = written(tmp_path, *zip(*ROWS, strict=True))
@@ -111,7 +110,6 @@ def test_tags_as_ids(tmp_path):
     assert "f1" in figures(ok("evaluate", tmp_path / "run", files, "--json"))
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_compare_finds_the_task(tmp_path):
     pytest.importorskip("pycrfsuite")
     files = written(tmp_path, *zip(*TAGGED, strict=True))

@@ -214,7 +214,6 @@ def test_dev_has_passages_of_its_own_where_a_table_has_no_places(tmp_path):
         assert sum(map(len, passages)) == len(set().union(*passages)) == len(NAMES) * len(TOWNS)
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_questions_of_a_table_are_compared_as_questions(tmp_path):
     """Some have no answer, as the first of the test part: the part is written nevertheless."""
     path = tmp_path / "asked.csv"

@@ -122,7 +122,7 @@ def test_workers_cover_a_grid_exactly(tmp_path, monkeypatch):
     assert found.restarts.tuned[0].error == ""
 
 
-def test_failure_of_every_worker_is_reported(tmp_path, monkeypatch):
+def test_failure_of_every_worker_is_reported(tmp_path, monkeypatch, spawned_workers):
     from weft.errors import UserError
 
     monkeypatch.setattr("weft.tune.processes.available_cpus", lambda: 2)
