@@ -65,6 +65,21 @@ def workers(line: Figures) -> Row:
     return f"{line['rows']:,}", f"{line['seconds']:,.0f}", f"{line['peak_mb']:,}"
 
 
+def on_ray(line: Figures) -> Row:
+    repeated = line.get("finished_and_repeated")
+    here = line.get("seconds_here")
+    return (
+        line["what"],
+        line["disturbed"] or "–",
+        f"the same {mark(line['same'])}",
+        str(line["jobs"]),
+        str(line["sent_again"]),
+        "–" if repeated is None else f"{repeated} {mark(repeated == 0)}",
+        "–" if here is None else f"{here:,.0f}",
+        f"{line['seconds']:,.0f}",
+    )
+
+
 def killed(line: Figures) -> Row:
     return f"{line['rows']:,}", str(line["files"]), f"the same {mark(line['same'])}"
 
@@ -158,6 +173,23 @@ SECTIONS = (
             ),
             Table("two workers", ("rows", "seconds", "peak MB"), workers),
             Table("a worker killed: same bytes", ("rows", "parts", "bytes"), killed),
+        ),
+    ),
+    Section(
+        "Jobs on a Ray cluster",
+        "Two nodes of one core on this machine, which has two cores: the same work here with both "
+        "cores, on the cluster, and while a node or a worker is killed by SIGKILL. Results are the "
+        "rows of the tables, without times, and the bytes of the bulk prediction. Each job starts "
+        "Python and imports torch on its node, which the seconds of small jobs consist of.",
+        (
+            Table(
+                "ray",
+                (
+                    *("work", "disturbed by", "results", "jobs", "sent again"),
+                    *("finished and repeated", "here, s", "on the cluster, s"),
+                ),
+                on_ray,
+            ),
         ),
     ),
     Section(

@@ -23,13 +23,8 @@ from weft.runtime import Runtime
 from weft.storage import write_bytes
 from weft.train.logger import ResumeError
 from weft.train.loop import concat_states, rebuild_state
-from weft.train.parallel import (
-    is_sharded,
-    read_shards,
-    remove_shards,
-    shard_like,
-    write_shards,
-)
+from weft.train.parallel import is_sharded, shard_like
+from weft.train.shards import read_shards, remove_shards, write_shards
 from weft.train.state import TrainState
 
 FORMAT = 1
