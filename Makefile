@@ -7,16 +7,20 @@ RUN := $(VENV)/bin
 .PHONY: demo test lint docs bench clean
 
 demo: $(READY)
-	$(RUN)/weft demo -o demo
+	PYTHONDONTWRITEBYTECODE= $(RUN)/weft demo -o demo
 
-# Two workers leave a fifth of two cores idle while they wait, which mypy uses. Byte code is written:
-# tests start about a hundred processes, which would each compile the package.
+# Tests that mostly wait for other processes share a lane with mypy, beside two workers for the rest.
+# Byte code is written: tests start about a hundred processes, which would each compile the package.
+WAITING := tests/jobs tests/serve tests/train/test_parallel.py tests/cli/test_interrupted.py
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN)/pytest --durations=10
+
 test: $(READY)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
-	$(RUN)/mypy & types=$$!; \
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN)/pytest -n 2 --dist worksteal --durations=10; \
-	tests=$$?; wait $$types && exit $$tests
+	@mkdir -p build
+	($(RUN)/mypy && $(PYTEST) $(WAITING)) > build/waiting.log 2>&1 & waiting=$$!; \
+	$(PYTEST) -n 2 --dist worksteal $(addprefix --ignore=,$(WAITING)); tests=$$?; \
+	wait $$waiting; waiting=$$?; cat build/waiting.log; exit $$((tests + waiting))
 
 lint: $(READY)
 	$(RUN)/ruff check .
@@ -35,7 +39,7 @@ bench: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(RUN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
 clean:

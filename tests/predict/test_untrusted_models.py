@@ -41,18 +41,22 @@ def changed(models, tmp_path):
         folder = tmp_path / "model"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(models / name / "model", folder)
-        path = folder / "model.json"
-        saved = json.loads(path.read_text("utf-8"))
-        for key, value in changes.items():
-            *steps, last = key.split("__")
-            place = saved["config"]
-            for step in steps:
-                place = place[step]
-            place[last] = value
-        path.write_text(json.dumps(saved), "utf-8")
+        change(folder, (folder / "model.json").read_text("utf-8"), changes)
         return folder
 
     return make
+
+
+def change(folder, text, changes):
+    """Write a model.json with other settings than those in the text of one."""
+    saved = json.loads(text)
+    for key, value in changes.items():
+        *steps, last = key.split("__")
+        place = saved["config"]
+        for step in steps:
+            place = place[step]
+        place[last] = value
+    (folder / "model.json").write_text(json.dumps(saved), "utf-8")
 
 
 SIZES = {
@@ -125,10 +129,11 @@ def naming(folder):
 
 @pytest.mark.parametrize("name", ["bilstm-attention", "tfidf", "fasttext"])
 def test_wrong_types_in_model_json_are_one_line(models, changed, name):
-    config = json.loads((models / name / "model" / "model.json").read_text("utf-8"))["config"]
-    for key in places(config):
+    text = (models / name / "model" / "model.json").read_text("utf-8")
+    folder = changed(name)
+    for key in places(json.loads(text)["config"]):
         for value in WRONG:
-            folder = changed(name, **{key: value})
+            change(folder, text, {key: value})
             with suppress(UserError), naming(folder):
                 weft.load(folder, device="cpu")
 
