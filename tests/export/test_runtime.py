@@ -14,8 +14,10 @@ from tests.fixtures.command import command
 from tests.fixtures.exported import TEXTS, check_answers, exported, untrained
 from weft.errors import UserError
 from weft.export.runtime.check import check_graph
+from weft.export.runtime.metadata import GIVES, MOST
 from weft.export.runtime.operators import OPERATORS
 from weft.export.write import export_onnx
+from weft.registry import fits
 
 WITHOUT_TORCH = """
 import json, sys
@@ -140,6 +142,23 @@ def test_a_damaged_description_is_refused(copy):
         with pytest.raises(UserError, match=r"export\.json.*damaged"):
             weft.load(copy)
         (copy / "export.json").write_text(saved)
+
+
+@pytest.mark.parametrize("name", sorted(GIVES))
+@pytest.mark.parametrize("value", [None, [None], {"a": 1}, "9", -1, 2**40, 1.5])
+def test_wrong_types_of_what_a_graph_gives_are_refused_or_read(copy, name, value):
+    saved = json.loads((copy / "export.json").read_text("utf-8"))
+    edit_json(copy / "export.json", gives={**saved["gives"], name: value})
+    if fits(value, GIVES[name]) and not (name in MOST and not 0 <= value <= MOST[name]):
+        return
+    with pytest.raises(UserError, match=rf"export\.json: damaged .*gives\.{name} should be"):
+        weft.load(copy)
+
+
+def test_what_no_graph_gives_is_refused(copy):
+    edit_json(copy / "export.json", gives={"kind": "logits", "stripe": 1})
+    with pytest.raises(UserError, match=r"export\.json: damaged .*stripe"):
+        weft.load(copy)
 
 
 def test_a_damaged_graph_is_refused(copy):

@@ -27,6 +27,18 @@ from weft.tokens.word_segmenter import WordSegmenter
 EXPORT_FILE = "export.json"
 FORMAT = 2
 Weights = Literal["float32", "int8"]
+# What answers are decoded with, by kind of answer; a model has some of it.
+GIVES: dict[str, Any] = {
+    "kind": str, "stride": int, "leading": int, "columns": int, "sentence_columns": int,
+    "size": int, "bos": int, "eos": int, "blank": int, "forbidden": list[int],
+    "search": dict | str, "dynamic": list[str], "static": list[str],
+    "row_steps": int, "new_steps": int, "window": int, "limit": int | None,
+    "masks": bool, "backward": bool, "max_subtokens": int, "unwritten": list[int], "beams": int,
+    "root": int, "epsilon": float, "roles": str, "verb": int, "rows": int, "longest": int,
+    "antecedents": int, "link_margin": float, "singletons": bool, "genres": int,
+}  # fmt: skip
+# The numbers by which something is allocated or repeated, and the most that a model may have.
+MOST = {"max_subtokens": 4096, "beams": 4096, "columns": 4096, "rows": 4096, "genres": 2**20}
 # Small files that a new training changes: golden answers have the scores of its weights.
 SOURCE_FILES = ("model.json", "labels.json", "tokenizer.json", "golden.jsonl")
 
@@ -145,6 +157,10 @@ def read_info(path: Path) -> ExportInfo:
         given["source"] = _checked(Source, saved["source"])
         given["reads"] = None if reads is None else _checked(Reads, reads)
         info: ExportInfo = _checked(ExportInfo, given)
+        for name, value in info.gives.items():
+            _check_type(f"gives.{name}", value, GIVES[name])
+            if name in MOST and not 0 <= value <= MOST[name]:
+                raise TypeError(f"gives.{name} should be 0 to {MOST[name]:,}, found {value:,}")
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: damaged ({error!r}). Export the model again.") from None
     return info
@@ -164,9 +180,14 @@ def _checked(kind: Any, saved: Mapping[str, Any]) -> Any:
             values[one.name] = value = tuple(value)
         whole = hint in (Source, Reads | None)
         table = typing.get_origin(hint) is dict and isinstance(value, Mapping)
-        if not whole and not table and not fits(value, hint):
-            raise TypeError(f"{one.name} should be {describe_type(hint)}, found {value!r:.60}")
+        if not whole and not table:
+            _check_type(one.name, value, hint)
     return kind(**values)
+
+
+def _check_type(name: str, value: object, hint: Any) -> None:
+    if not fits(value, hint):
+        raise TypeError(f"{name} should be {describe_type(hint)}, found {value!r:.60}")
 
 
 def digest_model(folder: Path) -> str:
