@@ -259,7 +259,7 @@ def join_processes(runtime: Runtime) -> Iterator[Runtime]:
     try:
         limit = timedelta(hours=12)
         torch.distributed.init_process_group(
-            backend, store=_attempt_store(limit), rank=rank, world_size=size, timeout=limit
+            backend, store=attempt_store(limit), rank=rank, world_size=size, timeout=limit
         )
         yield replace(runtime, device=device, world=World(rank, size))
     except RuntimeError as error:
@@ -272,7 +272,7 @@ def join_processes(runtime: Runtime) -> Iterator[Runtime]:
             torch.distributed.destroy_process_group()
 
 
-def _attempt_store(timeout: timedelta) -> torch.distributed.Store:
+def attempt_store(timeout: timedelta) -> torch.distributed.Store:
     """Return the store in which the processes of this attempt find each other.
 
     torchrun's agent keeps one store over all restarts (pytorch issue 135712): without a prefix, a

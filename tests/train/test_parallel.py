@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from weft.config import dumps, recipe
 from weft.errors import UserError
 from weft.machine import python_command
 from weft.run import train
+from weft.runtime import attempt_store
 from weft.train.checkpoint import read_tensors
 
 # SGD: of a gradient that is 0 but for rounding, as of the keys' bias, Adam makes full steps.
@@ -230,6 +232,23 @@ def test_killed_rank_is_restarted_from_the_last_checkpoint(tmp_path):
     assert "resumed after update" in log
     in_processes(2, [(config, tmp_path / "whole", {})])
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
+
+
+def test_a_restarted_process_does_not_see_the_addresses_of_dead_ones(monkeypatch):
+    from torch.distributed import TCPStore
+
+    agent = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    for name, value in {
+        "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(agent.port), "RANK": "0", "WORLD_SIZE": "2",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    for attempt in ("0", "1"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
+        store = attempt_store(timedelta(seconds=20))
+        assert not store.check(["rank 0"])
+        store.set("rank 0", "address")
+        assert store.check(["rank 0"])
 
 
 def wait_for(path):
