@@ -69,45 +69,50 @@ def digest(folder: Path) -> str:
     return total.hexdigest()
 
 
+def compare_speed(record: Record, folder: Path, name: str, repeats: int) -> None:
+    """Predict the same rows with Predictor and in bulk, in turn."""
+    config = weft.recipe(name).with_values({"train.threads": 1}, "bench")
+    result = weft.train(config, folder / name, train=str(folder / "train.tsv"), quiet=True)
+    file = folder / "speed.jsonl"
+    rows = [json.loads(line) for line in file.open()]
+    direct, bulk = [], []
+    for turn in range(repeats + 1):
+        began = time.process_time()
+        for _ in result.predictor.stream(row["text"] for row in rows):
+            pass
+        direct.append(time.process_time() - began)
+        began = time.process_time()
+        predict_files(result.predictor, [str(file)], folder / f"{name}-{turn}", quiet=True)
+        bulk.append(time.process_time() - began)
+    record.line(
+        "CPU seconds of Predictor.stream over those of bulk prediction, reading and writing",
+        recipe=name, rows=SPEED_ROWS, ratio=ratios(direct[1:], bulk[1:]),
+        rows_per_second=spread([SPEED_ROWS / s for s in bulk[1:]], 0),
+    )  # fmt: skip
+
+
 def main() -> None:
     parser = options(__doc__, repeats=5)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--recipe", default="bag", help="of the job with two workers")
+    parser.add_argument("--recipes", default="bag,bilstm", help="the first also in two workers")
     args = parser.parse_args()
     record = Record(args.record)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(generate_reviews(size=2000)["train"], folder / "train.tsv")
-        config = weft.recipe(args.recipe).with_values({"train.threads": 1}, "bench")
-        result = weft.train(config, folder / "run", train=str(folder / "train.tsv"), quiet=True)
         write_rows(folder / "speed.jsonl", SPEED_ROWS)
-        rows = [json.loads(line) for line in (folder / "speed.jsonl").open()]
-        direct, bulk = [], []
-        for turn in range(args.repeats + 1):
-            began = time.process_time()
-            for _ in result.predictor.stream(row["text"] for row in rows):
-                pass
-            direct.append(time.process_time() - began)
-            began = time.process_time()
-            files = [str(folder / "speed.jsonl")]
-            predict_files(result.predictor, files, folder / f"speed-{turn}", quiet=True)
-            bulk.append(time.process_time() - began)
-        record.line(
-            "CPU seconds of Predictor.stream over those of bulk prediction, reading and writing",
-            recipe=args.recipe, rows=SPEED_ROWS, ratio=ratios(direct[1:], bulk[1:]),
-            rows_per_second=spread([SPEED_ROWS / s for s in bulk[1:]], 0),
-        )  # fmt: skip
+        for recipe in args.recipes.split(","):
+            compare_speed(record, folder, recipe, args.repeats)
+        model = folder / args.recipes.split(",")[0]
         peaks = {}
         for count in (args.rows // 10, args.rows):
             write_rows(folder / f"{count}.jsonl", count)
             seconds, peaks[count] = predict_in_parts(
-                folder / "run", folder / f"{count}.jsonl", folder / f"out-{count}"
+                model, folder / f"{count}.jsonl", folder / f"out-{count}"
             )
             record.line("two workers", rows=count, seconds=round(seconds, 1),
                         peak_mb=round(peaks[count]))  # fmt: skip
-        predict_in_parts(
-            folder / "run", folder / f"{args.rows}.jsonl", folder / "killed", kill=True
-        )
+        predict_in_parts(model, folder / f"{args.rows}.jsonl", folder / "killed", kill=True)
         one, other = (digest(folder / place) for place in (f"out-{args.rows}", "killed"))
         record.line("a worker killed: same bytes", rows=args.rows, same=one == other,
                     files=len(list((folder / "killed").glob("*.jsonl"))))  # fmt: skip
