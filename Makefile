@@ -10,8 +10,9 @@ demo: $(READY)
 	PYTHONDONTWRITEBYTECODE= $(RUN)/weft demo -o demo
 
 # Tests that mostly wait for other processes share a lane with mypy, beside two workers for the rest.
+# A shell starts what runs in the background with SIGINT ignored, so tests of Ctrl-C do not go there.
 # Byte code is written: tests start about a hundred processes, which would each compile the package.
-WAITING := tests/jobs tests/serve tests/train/test_parallel.py tests/cli/test_interrupted.py
+WAITING := tests/jobs tests/serve tests/train/test_parallel.py
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN)/pytest --durations=10
 
 test: $(READY)
