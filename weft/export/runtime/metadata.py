@@ -37,8 +37,11 @@ GIVES: dict[str, Any] = {
     "root": int, "epsilon": float, "roles": str, "verb": int, "rows": int, "longest": int,
     "antecedents": int, "link_margin": float, "singletons": bool, "genres": int,
 }  # fmt: skip
-# The numbers by which something is allocated or repeated, and the most that a model may have.
-MOST = {"max_subtokens": 4096, "beams": 4096, "columns": 4096, "rows": 4096, "genres": 2**20}
+# The least and the most of the numbers by which something is divided, allocated or repeated.
+RANGES = {
+    "stride": (1, 4096), "row_steps": (1, 2**24), "new_steps": (1, 2**24), "beams": (1, 4096),
+    "max_subtokens": (3, 4096), "columns": (0, 4096), "rows": (0, 4096), "genres": (0, 2**20),
+}  # fmt: skip
 # Small files that a new training changes: golden answers have the scores of its weights.
 SOURCE_FILES = ("model.json", "labels.json", "tokenizer.json", "golden.jsonl")
 
@@ -159,8 +162,10 @@ def read_info(path: Path) -> ExportInfo:
         info: ExportInfo = _checked(ExportInfo, given)
         for name, value in info.gives.items():
             _check_type(f"gives.{name}", value, GIVES[name])
-            if name in MOST and not 0 <= value <= MOST[name]:
-                raise TypeError(f"gives.{name} should be 0 to {MOST[name]:,}, found {value:,}")
+            if name in RANGES:
+                low, high = RANGES[name]
+                if not low <= value <= high:
+                    raise TypeError(f"gives.{name} should be {low:,} to {high:,}, found {value:,}")
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: damaged ({error!r}). Export the model again.") from None
     return info
