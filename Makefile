@@ -11,7 +11,7 @@ demo: $(READY)
 
 # Tests that mostly wait for other processes share a lane with mypy, beside two workers for the rest.
 # A shell starts what runs in the background with SIGINT ignored: tests of Ctrl-C do not go there, and
-# the trap ends it.
+# the trap ends it, with SIGKILL because Ray handles SIGTERM.
 # Byte code is written: tests start about a hundred processes, which would each compile the package.
 WAITING := tests/jobs tests/serve tests/train/test_parallel.py
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN)/pytest --durations=10
@@ -20,7 +20,7 @@ test: $(READY)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	@mkdir -p build
-	trap 'trap - TERM; kill 0' INT TERM; \
+	trap 'kill -KILL 0' INT TERM; \
 	($(RUN)/mypy && $(PYTEST) $(WAITING)) > build/waiting.log 2>&1 & waiting=$$!; \
 	$(PYTEST) -n 2 --dist worksteal $(addprefix --ignore=,$(WAITING)); tests=$$?; \
 	wait $$waiting; waiting=$$?; cat build/waiting.log; exit $$((tests + waiting))
